@@ -1,0 +1,1 @@
+"""Agent memory that people can see, correct and erase."""
