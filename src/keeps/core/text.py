@@ -1,0 +1,227 @@
+"""Cleaning text before anything else sees it, and the folded form used only for comparing.
+
+What is stored is what a person would see: composed characters, plain line breaks, no invisible carriers of
+hidden words. Joiners that scripts and emoji need stay.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, cast
+
+from keeps.core.errors import Conflict, Invalid, TooLarge
+
+MAX_SAFE_INT: Final = 2**53
+"""The largest integer that every JSON reader and the engine keep exactly."""
+MAX_DEPTH: Final = 32
+MAX_LABELS: Final = 32
+MAX_LABEL_CHARS: Final = 256
+
+_NON_CHARACTERS: Final = "\ufdd0-\ufdef" + "".join(
+    f"{chr(plane * 0x10000 + 0xFFFE)}{chr(plane * 0x10000 + 0xFFFF)}" for plane in range(17)
+)
+_UNSTORABLE: Final = re.compile(f"[\x00\ud800-\udfff{_NON_CHARACTERS}]")
+_CONTROLS: Final = re.compile("[\x01-\x08\x0b-\x1f\x7f-\x9f]")
+_LINE_ENDS: Final = re.compile("\r\n?")
+_BLANK_LINES: Final = re.compile("\n{3,}")
+_SPACES: Final = re.compile(r"\s+")
+
+# The three flags written with tag characters that are in general use; the alternative matches any other tag.
+_TAGS: Final = re.compile(
+    "(\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074"
+    "|\U000e0077\U000e006c\U000e0073)\U000e007f)|[\U000e0000-\U000e007f]"
+)
+_BIDI_AND_INVISIBLE: Final = re.compile("[\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u180e]")
+_SELECTOR_RUNS: Final = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,}")
+_JOINERS: Final = re.compile("[\u200b-\u200d]")
+# Scripts written without spaces, where the zero-width space marks where a line may break.
+_UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\u1a20-\u1aaf]")
+_VIRAMA_CLASS: Final = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """Text fit to store, and whether invisible characters had to be removed from it."""
+
+    text: str
+    hidden_chars: bool
+
+
+def clean(text: str, *, limit_chars: int | None = None) -> Cleaned:
+    """`text` composed, trimmed and without invisible carriers; cleaning twice changes nothing more.
+
+    Raises: Invalid for characters that cannot be stored, or more than `limit_chars` characters.
+    """
+    refuse_bad_text(text)
+    current, hidden = text, False
+    while True:
+        visible = _without_invisible(unicodedata.normalize("NFC", current))
+        hidden = hidden or visible != unicodedata.normalize("NFC", current)
+        tidy = _CONTROLS.sub(" ", _LINE_ENDS.sub("\n", visible))
+        tidy = _BLANK_LINES.sub("\n\n", tidy.strip())
+        if tidy == current:
+            break
+        current = tidy
+    if limit_chars is not None and len(current) > limit_chars:
+        raise Invalid(f"bad text: {len(current)} characters, at most {limit_chars} are allowed")
+    return Cleaned(current, hidden)
+
+
+def _without_invisible(text: str) -> str:
+    if text.isascii():
+        return text
+    text = _TAGS.sub(lambda match: match.group(1) or "", text)
+    text = _BIDI_AND_INVISIBLE.sub("", text)
+    text = _SELECTOR_RUNS.sub("", text)
+    return _JOINERS.sub(_kept_joiner, text)
+
+
+def _kept_joiner(match: re.Match[str]) -> str:
+    """The joiner when its neighbours give it something to do, else nothing."""
+    text, at = match.string, match.start()
+    before = text[at - 1] if at else ""
+    after = text[at + 1] if at + 1 < len(text) else ""
+    joiner = match.group()
+    if not before or not after:
+        kept = bool(before) and joiner != "\u200b" and unicodedata.combining(before) == _VIRAMA_CLASS
+    elif joiner == "\u200b":
+        kept = bool(_UNSPACED.match(before) and _UNSPACED.match(after))
+    elif unicodedata.combining(before) == _VIRAMA_CLASS:
+        kept = True
+    elif _is_emoji(before) and _is_emoji(after):
+        kept = joiner == "\u200d"
+    else:
+        kept = (
+            _is_word(before) and _is_word(after) and (_in_joining_script(before) or _in_joining_script(after))
+        )
+    return joiner if kept else ""
+
+
+def _is_word(char: str) -> bool:
+    return unicodedata.category(char)[0] in "LMN"
+
+
+def _in_joining_script(char: str) -> bool:
+    """True for Arabic, Indic and their neighbours; in Latin, Greek or Cyrillic words a joiner only hides."""
+    return 0x0590 <= ord(char) <= 0x1CFF or 0xA800 <= ord(char) <= 0xABFF or 0xFB50 <= ord(char) <= 0xFDFF
+
+
+def _is_emoji(char: str) -> bool:
+    code = ord(char)
+    return (
+        code in (0xFE0F, 0x20E3, 0xE007F)
+        or 0x1F000 <= code <= 0x1FAFF
+        or (code >= 0x2190 and unicodedata.category(char) in {"So", "Sm"})
+    )
+
+
+def refuse_bad_text(text: str, *, what: str = "text") -> None:
+    """Raises: Invalid when `text` holds NUL, a lone surrogate or a code point that is no character."""
+    found = _UNSTORABLE.search(text)
+    if found:
+        raise Invalid(f"bad text: {what} holds U+{ord(found.group()):04X}, which cannot be stored: remove it")
+
+
+def check_bytes(text: str, *, limit_bytes: int) -> None:
+    """Raises: TooLarge when `text` takes more than `limit_bytes` in UTF-8."""
+    size = len(text.encode())
+    if size > limit_bytes:
+        raise TooLarge(f"text of {size} bytes, at most {limit_bytes} are accepted: split it")
+
+
+def clean_name(text: str, *, what: str, limit_chars: int = 128) -> str:
+    """One line for a name or id: cleaned, spaces collapsed. Raises: Invalid, also when nothing is left."""
+    refuse_bad_text(text, what=what)
+    name = _SPACES.sub(" ", clean(text).text)
+    if not name:
+        raise Invalid(f"bad text: {what} must not be empty")
+    if len(name) > limit_chars:
+        raise Invalid(f"bad text: {what} has {len(name)} characters, at most {limit_chars} are allowed")
+    return name
+
+
+def check_label(label: str) -> str:
+    """A label `key=value`, cleaned. Raises: Invalid without a key, or when the key begins with `_`."""
+    name = clean_name(label, what="a label", limit_chars=MAX_LABEL_CHARS)
+    key, separator, value = name.partition("=")
+    key, value = key.strip(), value.strip()
+    if not separator or not key:
+        raise Invalid("bad label: write it as key=value")
+    if key.startswith("_"):
+        raise Invalid("bad label: keys beginning with '_' are reserved")
+    return f"{key}={value}"
+
+
+def check_labels(labels: Iterable[str]) -> tuple[str, ...]:
+    """Checked labels in order, each once. Raises: Invalid; Conflict above 32 labels."""
+    checked = tuple(dict.fromkeys(map(check_label, labels)))
+    if len(checked) > MAX_LABELS:
+        raise Conflict(f"{len(checked)} labels, at most {MAX_LABELS} are kept on one row")
+    return checked
+
+
+def refuse_unstorable(value: object, *, what: str = "the request") -> None:
+    """Raises: Invalid when a JSON value holds text or numbers that the record cannot keep exactly.
+
+    Strings and keys with NUL, lone surrogates or non-characters; NaN and infinities; integers beyond 2^53
+    either way; nesting deeper than 32.
+    """
+    pending: list[tuple[object, str, int]] = [(value, what, 0)]
+    while pending:
+        item, where, depth = pending.pop()
+        if depth > MAX_DEPTH:
+            raise Invalid(f"bad value: {what} is nested deeper than {MAX_DEPTH}")
+        if isinstance(item, str):
+            refuse_bad_text(item, what=where)
+        elif isinstance(item, bool) or item is None:
+            continue
+        elif isinstance(item, int):
+            if abs(item) > MAX_SAFE_INT:
+                raise Invalid(f"bad number: {where} is beyond 2^53; send it as text")
+        elif isinstance(item, float):
+            if not math.isfinite(item):
+                raise Invalid(f"bad number: {where} is not a finite number")
+        elif isinstance(item, Mapping):
+            for key, child in cast("Mapping[object, object]", item).items():
+                refuse_bad_text(str(key), what=f"a name in {where}")
+                pending.append((child, str(key), depth + 1))
+        elif isinstance(item, Iterable):
+            pending.extend((child, where, depth + 1) for child in cast("Iterable[object]", item))
+
+
+_QUOTES: Final = "\"'`«»‹›“”„‟‘’‚‛「」『』"
+_SENTENCE_ENDS: Final = ".,;:!?…。、，；：！？"
+_OPENERS: Final = "¿¡"
+
+
+def fold(text: str) -> str:
+    """A form for comparing only: width, case, spacing, invisible characters, wrapping quotes and the marks
+    that end a sentence do not count. Folding twice changes nothing more."""
+    current = text
+    while True:
+        folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", current).casefold())
+        if not folded.isascii():
+            folded = "".join(
+                char for char in folded if unicodedata.category(char) != "Cf" and not _is_selector(char)
+            )
+        folded = _without_outer_marks(_SPACES.sub(" ", folded).strip())
+        if folded == current:
+            return folded
+        current = folded
+
+
+def _is_selector(char: str) -> bool:
+    return "\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef"
+
+
+def _without_outer_marks(text: str) -> str:
+    """Signs that carry meaning stay: `C#`, `-5`, `50%`, `.net` and a lone `?` are not shortened."""
+    bare = text.rstrip(_SENTENCE_ENDS).lstrip(_OPENERS)
+    if len(bare) > 1 and bare[0] in _QUOTES and bare[-1] in _QUOTES:
+        bare = bare[1:-1]
+    bare = bare.strip()
+    return bare or text
