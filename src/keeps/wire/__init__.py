@@ -1,0 +1,1 @@
+"""JSON shapes of requests and responses: every spelling in, one spelling out."""
