@@ -1,0 +1,116 @@
+"""What was said: sessions, their turns, and the passages a long turn is cut into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from keeps.core.facts import Origin, RowId, Status
+from keeps.core.scopes import Scope
+
+MAX_TURN_BYTES: Final = 512 * 1024
+"""The most one turn may hold, in bytes of UTF-8."""
+
+CHUNK_CHARS: Final = 2_000
+"""The longest passage a turn is cut into, in characters."""
+
+
+class Role(StrEnum):
+    """Who spoke."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    SYSTEM = "system"
+    TOOL = "tool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A conversation. `next_seq` is the number its next turn gets, from 0 without gaps."""
+
+    id: RowId
+    scope: Scope
+    created_at: datetime
+    next_seq: int = 0
+    last_turn_at: datetime | None = None
+    metadata: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A passage of a turn: characters `start` to `end` of its text."""
+
+    id: RowId
+    position: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One thing said. History: it is shown as a passage, never as a fact."""
+
+    id: RowId
+    session: RowId
+    seq: int
+    role: Role
+    content: str
+    scope: Scope
+    known_at: datetime
+    recorded_at: datetime
+    speaker: str | None = None
+    labels: tuple[str, ...] = ()
+    status: Status = Status.CONFIRMED
+    forgotten_at: datetime | None = None
+    origin: Origin = Origin.AUTO_ACCEPTED
+    trust: float = 0.5
+    taint: frozenset[str] = frozenset()
+    flags: frozenset[str] = frozenset()
+    addressees: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] | None = None
+
+    @property
+    def active(self) -> bool:
+        """True while the turn may be found."""
+        return self.status is Status.CONFIRMED and self.forgotten_at is None
+
+
+def cut(text: str, *, limit_chars: int = CHUNK_CHARS) -> list[tuple[int, int]]:
+    """Where to cut `text` into passages: (start, end) pairs that cover it in order, none longer than the limit.
+
+    A cut falls after a paragraph, else a sentence, else a word, within the last half of a passage; text without
+    any of these is cut at the limit. Empty text gives one empty passage.
+    """
+    pieces: list[tuple[int, int]] = []
+    start = 0
+    while len(text) - start > limit_chars:
+        end = _cut_before(text, start, start + limit_chars)
+        pieces.append((start, end))
+        start = end
+    pieces.append((start, len(text)))
+    return pieces
+
+
+def _cut_before(text: str, start: int, limit: int) -> int:
+    middle = start + (limit - start) // 2
+    for mark in ("\n\n", "\n", ". ", "? ", "! ", "。", " "):
+        found = text.rfind(mark, middle, limit)
+        if found >= 0:
+            return found + len(mark)
+    return limit
+
+
+def may_share_window(earlier: Turn, later: Turn) -> bool:
+    """True when the text of `earlier` may help to find `later`: neighbours, equal in scope and labels, both active."""
+    return (
+        earlier.session == later.session
+        and earlier.seq + 1 == later.seq
+        and earlier.scope == later.scope
+        and frozenset(earlier.labels) == frozenset(later.labels)
+        and earlier.active
+        and later.active
+        and not earlier.taint
+    )
