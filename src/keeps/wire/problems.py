@@ -1,14 +1,14 @@
 """Errors on the wire: which class is which status, the body every client can read, and the way back.
 
-The body is a union of two conventions: problem details (`type`, `title`, `status`, `detail`, `instance`) and a plain
-`message`, because clients in use read one or the other.
+The body is a union of two conventions: problem details (`type`, `title`, `status`, `detail`, `instance`)
+and a plain `message`, because clients in use read one or the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, cast
 
 from keeps.core.errors import (
     Conflict,
@@ -60,6 +60,7 @@ METHOD_NOT_ALLOWED: Final = Problem(405, "method-not-allowed", "Method not allow
 TOO_MANY: Final = Problem(429, "too-many-requests", "Too many requests")
 INTERNAL: Final = Problem(500, "internal", "Internal error")
 
+_EMPTY: Final[Mapping[str, object]] = {}
 _BY_SLUG: Final = {problem.slug: kind for kind, problem in PROBLEMS.items()}
 _BY_STATUS: Final[Mapping[int, type[KeepsError]]] = {
     **{problem.status: kind for kind, problem in PROBLEMS.items()},
@@ -96,9 +97,12 @@ def body_of(
 def error_of(status: int, body: object, *, retry_after_s: int | None = None) -> KeepsError:
     """The error that a reply with this status and body stands for; the other way round of `body_of`.
 
-    Bodies of other servers are understood as far as they go: `message`, else `detail`, `title`, `error`, or plain text.
+    Bodies of other servers are understood as far as they go: `message`, else `detail`, `title`, `error`, or
+    plain text.
     """
-    members: Mapping[str, Any] = body if isinstance(body, Mapping) else {}
+    members: Mapping[str, object] = (
+        cast("Mapping[str, object]", body) if isinstance(body, Mapping) else _EMPTY
+    )
     slug = str(members.get("type", "")).removeprefix(TYPE_PREFIX)
     kind = _BY_SLUG.get(slug) or _BY_STATUS.get(status) or (Unavailable if status >= 500 else Invalid)
     message = next(
