@@ -1,0 +1,234 @@
+"""The words a text is found by: one way of cutting text for what is stored and for what is asked.
+
+Words are folded (compatibility forms, case, accents of Latin and Greek letters), compound names such as
+`getUserName` and `user_name` give their parts and the whole, and scripts that put no space between words
+(Chinese, Japanese, Korean, Thai, Lao, Khmer, Myanmar) give pairs of neighbouring characters. The stemmer
+is handed in, so that this module needs the standard library only.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final
+
+Stem = Callable[[str], str]
+
+MAX_TERM_CHARS: Final = 64
+"""Longer words are cut: they are hashes and encoded data, found by their beginning."""
+
+# English words that carry no subject: articles, pronouns, prepositions, auxiliaries, conjunctions, and the
+# words questions are asked with. Contractions stand without their apostrophe.
+STOP_WORDS: Final = frozenset(
+    """
+    a an the this that these those such same other another each every either neither both all any some none
+    no not nor only own few more most much many several enough
+    i me my mine myself you your yours yourself yourselves he him his himself she her hers herself it its
+    itself we us our ours ourselves they them their theirs themselves one ones oneself
+    someone somebody something anyone anybody anything everyone everybody everything nobody nothing
+    who whom whose which what when where why how whoever whatever whichever whenever wherever however
+    am is are was were be been being do does did done doing have has had having
+    can could might must shall should will would ought cannot
+    and or but if because as while until till unless although though whereas since than then so yet
+    of at by for with about against between among into through during before after above below to from up
+    down in out on off over under upon within without toward towards onto via per along across around
+    again further once here there now just also too very really quite rather even ever still already
+    im ive youre youve youd youll hes shes theyre theyve theyd theyll weve
+    isnt arent wasnt werent dont doesnt didnt hasnt havent hadnt cant couldnt wont wouldnt shouldnt mustnt
+    mightnt neednt aint lets thats whats whos wheres whens whys hows theres heres
+    please tell
+    b c d e f g h j k l m n o p q r s t u v w x y z
+    """.split()
+)
+
+_UNSPACED_RANGES: Final = (
+    "\u0e00-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff"  # Myanmar
+    "\u1780-\u17ff"  # Khmer
+    "\u1100-\u11ff\uac00-\ud7ff"  # Korean
+    "\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # Japanese kana
+    "\u2e80-\u2fdf\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"  # Han
+)
+
+
+def _marks() -> str:
+    """The combining marks as a character class: vowel signs and accents belong to the word they stand in."""
+    spans: list[list[int]] = []
+    for code in (*range(0x300, 0x1_F000), *range(0xE0100, 0xE01F0)):
+        if unicodedata.category(chr(code))[0] != "M":
+            continue
+        if spans and spans[-1][1] == code - 1:
+            spans[-1][1] = code
+        else:
+            spans.append([code, code])
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in spans)
+
+
+_MARKS: Final = _marks()
+_APOSTROPHE: Final = re.compile("[\u2018\u2019\u02bc\uff07\u02b9]")
+_RUN: Final = re.compile(rf"\w[\w{_MARKS}]*(?:'\w[\w{_MARKS}]*)*")
+_ASCII_RUN: Final = re.compile(r"\w+(?:'\w+)*")
+_UNSPACED: Final = re.compile(f"[{_UNSPACED_RANGES}]+")
+_CLITIC: Final = re.compile(r"'(?:s|d|m|ll|re|ve)\b", re.IGNORECASE)
+_NEGATION: Final = re.compile(r"n't\b", re.IGNORECASE)
+_PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^A-Za-z\d_']+|[A-Z]")
+_LATIN_GREEK: Final = re.compile("[A-Za-z\u00c0-\u024f\u0370-\u03ff\u1e00-\u1fff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Bag:
+    """The terms of one text. `counts` has every term; `length` counts the words that carry meaning."""
+
+    counts: dict[str, int]
+    length: int
+
+
+def bag(text: str, stem: Stem) -> Bag:
+    """Every term of `text` with its number of occurrences. Empty for a text without letters or digits."""
+    counts: dict[str, int] = {}
+    length = 0
+    for term, counted in _terms(text, stem, asking=False):
+        counts[term] = counts.get(term, 0) + 1
+        length += counted
+    return Bag(counts, length)
+
+
+def question(text: str, stem: Stem, *, limit: int = 1024) -> list[str]:
+    """The distinct terms to look for, in order of appearance, at most `limit`.
+
+    Words without meaning of their own are left out, unless the question has no others.
+    """
+    meant: dict[str, None] = {}
+    rest: dict[str, None] = {}
+    for term, counted in _terms(text, stem, asking=True):
+        (meant if counted else rest)[term] = None
+        if len(meant) >= limit:
+            break
+    return list(meant or rest)[:limit]
+
+
+def name_words(text: str) -> list[str]:
+    """The folded, unstemmed words of a name or a question, to compare the two word by word."""
+    return [word for word, _ in _name_runs(text)]
+
+
+def capitalised_words(text: str) -> list[bool]:
+    """For each of `name_words(text)`: True when it was written with a capital."""
+    return [capital for _, capital in _name_runs(text)]
+
+
+def has_unspaced(text: str) -> bool:
+    """True when some of `text` is in a script that puts no spaces between words."""
+    return _UNSPACED.search(text) is not None
+
+
+def fold(text: str) -> str:
+    """Case, width and accents of Latin and Greek letters removed; other scripts keep their marks."""
+    if text.isascii():
+        return text.lower()
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    if folded.isascii():
+        return folded
+    out: list[str] = []
+    strip = False
+    for char in unicodedata.normalize("NFD", folded):
+        if "\u0300" <= char <= "\u036f":
+            if strip:
+                continue
+        else:
+            strip = _LATIN_GREEK.match(char) is not None
+        out.append(char)
+    return unicodedata.normalize("NFC", "".join(out)).replace("ё", "е")
+
+
+def _terms(text: str, stem: Stem, *, asking: bool) -> Iterator[tuple[str, bool]]:
+    """(term, carries meaning) in order. Stored text also gives the single characters of unspaced scripts."""
+    for run in _runs(text):
+        if run.isascii():
+            yield from _compound(run, stem)
+            continue
+        place = 0
+        for found in _UNSPACED.finditer(run):
+            if found.start() > place:
+                yield from _compound(run[place : found.start()], stem)
+            yield from _pairs(fold(found.group()), asking=asking)
+            place = found.end()
+        if place < len(run):
+            yield from _compound(run[place:], stem)
+
+
+def _runs(text: str) -> Iterator[str]:
+    """Runs of letters, marks, digits, underscores and inner apostrophes."""
+    if text.isascii():
+        cleaned, pattern = text, _ASCII_RUN
+    else:
+        cleaned, pattern = _visible(unicodedata.normalize("NFKC", _APOSTROPHE.sub("'", text))), _RUN
+    for found in pattern.finditer(cleaned):
+        run = found.group()
+        if "'" in run:
+            # "Mara's" is Mara; "don't" is one word, not "don" and "t"; "O'Brien" is two.
+            for part in _NEGATION.sub("nt", _CLITIC.sub("", run)).split("'"):
+                if part:
+                    yield part
+        else:
+            yield run
+
+
+def _visible(text: str) -> str:
+    """Without characters that are not seen (joiners, direction marks, soft hyphens, selectors)."""
+    if text.isascii():
+        return text
+    return "".join(
+        " " if char == "\u200b" else char
+        for char in text
+        if char == "\u200b"
+        or not (unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f" or char >= "\U000e0100")
+    )
+
+
+def _compound(run: str, stem: Stem) -> Iterator[tuple[str, bool]]:
+    """A word; for one made of several (`getUserName`, `user_name`, `gpt4`), its parts and then the whole."""
+    if run.isalpha() and (run.islower() or run[1:].islower() or run.isupper()):
+        yield _term(run, stem)
+        return
+    parts = _PARTS.findall(run)
+    for part in parts:
+        yield _term(part, stem)
+    if len(parts) > 1:
+        whole = "".join(parts)
+        yield _term(whole, stem)
+
+
+@lru_cache(maxsize=65_536)
+def _term(word: str, stem: Stem) -> tuple[str, bool]:
+    """The term of one word, and whether it carries meaning of its own."""
+    folded = fold(word)
+    if folded in STOP_WORDS:
+        return folded, False
+    if folded.isascii() and folded.isalpha() and len(folded) <= MAX_TERM_CHARS:
+        return stem(folded), True
+    return folded[:MAX_TERM_CHARS], True
+
+
+def _pairs(run: str, *, asking: bool) -> Iterator[tuple[str, bool]]:
+    """Neighbouring characters two by two. A lone character is a term; stored text has all of them too."""
+    if len(run) == 1:
+        yield run, True
+        return
+    for first, second in pairwise(run):
+        yield first + second, True
+    if not asking:
+        for char in run:
+            if unicodedata.category(char)[0] != "M":
+                yield char, False
+
+
+def _name_runs(text: str) -> Iterator[tuple[str, bool]]:
+    for run in _runs(text):
+        for part in run.split("_"):
+            if part:
+                yield fold(part), part[0].isupper()

@@ -1,0 +1,107 @@
+"""What a finder is: a rebuildable index that answers with ids and scores only. The record is the truth."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+
+Kind = Literal["passage", "fact"]
+ALL_KINDS: Final[frozenset[Kind]] = frozenset({"passage", "fact"})
+
+
+class FinderLost(Exception):
+    """The index was damaged and is thrown away: rebuild it from the record, then go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One searchable unit, as the record hands it over."""
+
+    ref: str  # the row it stands for: "turn:<id>", "attribute:<id>", "action:<id>" …
+    unit: str  # key of the entry: "memory_chunk:<id>" for a chunk of a turn, else equal to `ref`
+    kind: Kind
+    scope_set: str
+    text: str  # own text, for a turn with the speaker's name in front
+    before: str = ""  # text of the previous turn, when it may stand in this one's window
+    window_of: str | None = None  # the "turn:<id>" that `before` came from
+    labels: frozenset[str] = frozenset()
+    live: bool = True  # False: superseded or closed, found by questions about the past only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Name:
+    """A name of an entity in rows of one scope set, normalised (NFC, case fold, single spaces)."""
+
+    entity: str
+    scope_set: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One row that answers, by its best unit."""
+
+    ref: str
+    unit: str
+    rank: float  # BM25, for the order; comparable within one answer only
+    share: float  # 0..1: how much of the question was found, each word weighted by its rarity
+
+
+class Finder(Protocol):
+    """Search over the rows of one context. Each method may raise `FinderLost`."""
+
+    async def applied(self) -> int | None:
+        """The number of the last change that is in the index; None when it must be rebuilt."""
+        ...
+
+    async def apply(
+        self,
+        change: int,
+        *,
+        put: Sequence[Entry] = (),
+        drop: Sequence[str] = (),
+        names: Sequence[Name] = (),
+        drop_names: Sequence[Name] = (),
+    ) -> None:
+        """Drop the entries of the refs in `drop`, then put `put` (replacing equal units); all or nothing."""
+        ...
+
+    async def neighbours(self, refs: Sequence[str]) -> list[str]:
+        """Refs of the entries whose window holds text of one of `refs`."""
+        ...
+
+    async def find(
+        self,
+        query: str,
+        scope_sets: Collection[str],
+        *,
+        kinds: Collection[Kind] = ALL_KINDS,
+        labels: frozenset[str] = frozenset(),
+        live_only: bool = True,
+        limit: int = 256,
+    ) -> list[Found]:
+        """The best `limit` rows in `scope_sets` that hold words of `query` and all `labels`, best first.
+
+        Nothing outside `scope_sets` changes what is found, its order or its scores.
+        """
+        ...
+
+    async def names_in(self, query: str, scope_sets: Collection[str]) -> list[Name]:
+        """Names of entities that `query` mentions, longest match first from left to right."""
+        ...
+
+    async def rebuild(self, context: str, entries: AsyncIterable[Entry | Name], change: int) -> None:
+        """Build anew from `entries`, the state of the record at `change` or later, and swap it in.
+
+        Changes applied meanwhile are applied to the new index too.
+        """
+        ...
+
+    async def scrub(self) -> None:
+        """Leave no byte of dropped text in any file of the index."""
+        ...
+
+    async def close(self) -> None:
+        """Close cleanly; nothing else may be called afterwards."""
+        ...
