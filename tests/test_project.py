@@ -337,3 +337,31 @@ def test_coverage_names_tests_that_exist() -> None:
     written = {name for path in (ROOT / "tests").rglob("test_*.py")
                for name in re.findall(r"def (test_\w+)\(", path.read_text("utf-8"))}  # fmt: skip
     assert named - written == set()
+
+
+def mapped(text: str) -> dict[str, str]:
+    """The mark (● exists, ○ planned) of each module on the map, by its path in the package."""
+    block = next(part for part in text.split("```") if "core/" in part and "●" in part)
+    found: dict[str, str] = {}
+    folder = ""
+    for line in block.splitlines():
+        if head := re.match(r"(\S+/|\w+\.py)(?=\s|$)", line):
+            folder = head[1] if head[1].endswith("/") else ""
+        mark = next((sign for sign in "●○" if sign in line), "")
+        for name in re.findall(r"\b\w+\.py\b", line):
+            found[folder + name] = mark
+    return found
+
+
+def test_map_reads_marks_by_folder() -> None:
+    text = "```\ncore/  rules\n       ● a.py b.py\nsync.py  ○ later\nx/y/   ○ a.py  more\n```"
+    assert mapped(text) == {"core/a.py": "●", "core/b.py": "●", "sync.py": "○", "x/y/a.py": "○"}
+
+
+def test_map_shows_the_folder_as_it_is() -> None:
+    marks = mapped((ROOT / "CONTRIBUTING.md").read_text("utf-8"))
+    there = {path.relative_to(SOURCE).as_posix() for path in modules()}
+    there = {name for name in there if not name.endswith(("__init__.py", "__main__.py"))}
+    assert sorted(there - marks.keys()) == [], "not on the map of CONTRIBUTING.md: add the name in its row"
+    assert sorted(name for name in there if marks[name] != "●") == [], "exists now: change ○ to ●"
+    assert sorted(name for name, mark in marks.items() if mark == "●" and name not in there) == [], "gone"
