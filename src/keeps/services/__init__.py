@@ -1,0 +1,1 @@
+"""The verbs: each the order of steps between caller, rules and store."""

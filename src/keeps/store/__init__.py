@@ -1,0 +1,1 @@
+"""The record in SurrealDB: the only place that knows its language and its package."""
