@@ -42,6 +42,7 @@ CATCH_ALL_EDGES = {
     "worker.py",  # a job that fails is recorded as failed
     "services/recall.py",  # a leg that fails is a note in the trace
     "claude/guard.py",  # memory must never break the agent
+    "store/worker.py",  # the engine's process outlives a bad request: docs/decisions/0001
 }
 
 # What `core` may not touch even though the standard library has it: the world outside its arguments.
@@ -119,7 +120,7 @@ def no_docstring(source: str) -> Complaints:
 
 
 def catch_alls(source: str) -> Complaints:
-    """Handlers that catch everything and do not raise it again."""
+    """Handlers that catch everything and neither raise it again nor hand it to a waiting future."""
     found: Complaints = []
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.ExceptHandler):
@@ -128,7 +129,11 @@ def catch_alls(source: str) -> Complaints:
         wide = any(
             c is None or (isinstance(c, ast.Name) and c.id in {"Exception", "BaseException"}) for c in caught
         )
-        if wide and not isinstance(node.body[-1], ast.Raise):
+        last = node.body[-1]
+        handed_on = isinstance(last, ast.Raise) or (
+            node.name and f"set_exception({node.name})" in ast.unparse(last)
+        )
+        if wide and not handed_on:
             found.append(f"line {node.lineno} catches everything")
     return found
 
@@ -235,6 +240,11 @@ MANY = "def f(" + ", ".join(f"a{n}" for n in range(ARGUMENTS + 1)) + "): ..."
             catch_alls,
             "try: ...\nexcept Exception as e: raise X from e",
             "try: ...\nexcept (OSError, BaseException): ...",
+        ),
+        (
+            catch_alls,
+            "try: ...\nexcept BaseException as e: future.set_exception(e)",
+            "try: ...\nexcept BaseException as e: future.set_exception(OSError())",
         ),
         (catch_alls, "try: ...\nexcept ValueError: ...", "try: ...\nexcept: ..."),
         (newer_syntax, "X: TypeAlias = int", "type X = int"),
@@ -365,3 +375,18 @@ def test_map_shows_the_folder_as_it_is() -> None:
     assert sorted(there - marks.keys()) == [], "not on the map of CONTRIBUTING.md: add the name in its row"
     assert sorted(name for name in there if marks[name] != "●") == [], "exists now: change ○ to ●"
     assert sorted(name for name, mark in marks.items() if mark == "●" and name not in there) == [], "gone"
+
+
+def dead_links(path: Path) -> Complaints:
+    """Relative links of a page that lead to no file; anchors and other sites are not followed."""
+    targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text("utf-8"))
+    return [f"{shown(path)}: {to}" for to in targets if "://" not in to and not (path.parent / to).exists()]
+
+
+def test_links_lead_somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = [path for path in texts() if path.suffix == ".md"]
+    assert [link for page in pages for link in dead_links(page)] == []
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    planted = tmp_path / "page.md"
+    planted.write_text("[here](page.md#part) [web](https://example.org/x) [gone](lost.md)", "utf-8")
+    assert dead_links(planted) == ["page.md: lost.md"]
