@@ -1,0 +1,246 @@
+"""The embedded engine: databases behind one worker process, asked in turn, replaced when it dies or hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import queue
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, LiteralString
+
+from keeps.core.errors import KeepsError, Unavailable
+from keeps.store.address import StoreUrl, checked_name
+from keeps.store.outcome import LostConflict, error_for, retrying
+from keeps.store.process import WorkerDied, WorkerProcess, WorkerSilent
+
+OPEN_TIMEOUT_S: Final = 120.0
+"""How long a database may take to open: one with a log of 170 MB takes about two seconds."""
+
+CLOSE_TIMEOUT_S: Final = 300.0
+"""How long the flush at the end may take: 40 s were seen after an import of 100,000 rows."""
+
+_DIED: Final = "The record's engine stopped and is being restarted; nothing was acknowledged, try again."
+_HUNG: Final = "The record's engine did not answer in time and is being restarted; try again."
+_BUSY: Final = "The record is busy; try again."
+_STARTING: Final = "The record's engine is starting; try again."
+_CLOSED: Final = "The record is closed."
+_MEMORY_LOST: Final = "The process that held this in-memory store ended, and its contents with it."
+
+
+@dataclass(slots=True)
+class _Job:
+    work: Callable[[], Any]
+    future: Future[Any] = field(default_factory=Future[Any])
+    expired: bool = False
+
+    def expire(self) -> None:
+        self.expired = self.future.cancel()
+
+
+class EmbeddedEngine:
+    """Databases of one embedded store. All calls go to one worker process, one at a time and in order.
+
+    A call waits at most its `timeout_s` for its turn (then it was not run), and runs at most as long (then
+    the worker counts as hung and is replaced). Not bound to an event loop.
+    """
+
+    def __init__(self, url: StoreUrl) -> None:
+        self._url = url
+        self._worker: WorkerProcess | None = None
+        self._memory_lost = False
+        self._closed = False
+        self._commits = 0
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work_off, name="keeps-engine", daemon=True)
+        self._thread.start()
+
+    @property
+    def commits(self) -> int:
+        """Scripts with a COMMIT that succeeded since this engine was opened, counted in the worker."""
+        return self._commits
+
+    @property
+    def worker_pid(self) -> int | None:
+        """The worker's process id, for diagnosis; `None` while there is none."""
+        worker = self._worker
+        return None if worker is None else worker.pid
+
+    async def start(self) -> None:
+        """Start the worker. Raises `StoreRefused` when the folder cannot be used."""
+        await self._submit(lambda: self._ready(OPEN_TIMEOUT_S), OPEN_TIMEOUT_S)
+
+    async def database(self, name: str) -> EmbeddedDb:
+        """The database `name`, made when missing. Raises `StoreRefused` when its files are locked or bad."""
+        checked_name(name)
+        await self._submit(lambda: self._open("define", name, OPEN_TIMEOUT_S), OPEN_TIMEOUT_S)
+        return EmbeddedDb(self, name)
+
+    async def remove_database(self, name: str) -> None:
+        """Drop the database `name` with its files; nothing when there is none."""
+        await self.ask(None, ("remove", checked_name(name)), OPEN_TIMEOUT_S)
+
+    async def recycle(self) -> None:
+        """Close the store and open it again in a fresh process, to give memory back after an import."""
+        await self._reopen(self._url)
+
+    @asynccontextmanager
+    async def bulk(self) -> AsyncGenerator[None]:
+        """Inside, commits are not flushed to disk one by one: for an import into a store that is thrown away
+        when the import fails. At the end everything is flushed and the store reopened as before."""
+        before = self._url
+        await self._reopen(before.with_sync("never"))
+        try:
+            yield
+        finally:
+            await self._reopen(before)
+
+    async def close(self) -> None:
+        """Flush, then end the worker. Waits for the flush: up to a minute after a large import."""
+        if self._closed:
+            return
+        self._closed = True
+        job = _Job(self._close_worker)
+        self._jobs.put(job)
+        self._jobs.put(None)
+        await asyncio.shield(asyncio.wrap_future(job.future))
+
+    async def ask(self, database: str | None, request: tuple[Any, ...], timeout_s: float) -> Any:
+        """The worker's answer to one request; see `Db.run` for what it raises."""
+        message = pickle.dumps(request)
+        return await self._submit(lambda: self._answer(database, message, timeout_s), timeout_s)
+
+    async def _reopen(self, url: StoreUrl) -> None:
+        def reopen() -> None:
+            if not url.in_memory:
+                self._close_worker()
+                self._url = url
+                self._ready(OPEN_TIMEOUT_S)
+
+        await self._submit(reopen, CLOSE_TIMEOUT_S)
+
+    async def _submit(self, work: Callable[[], Any], timeout_s: float) -> Any:
+        if self._closed:
+            raise Unavailable(_CLOSED)
+        job = _Job(work)
+        self._jobs.put(job)
+        timer = asyncio.get_running_loop().call_later(timeout_s, job.expire)
+        try:
+            return await asyncio.wrap_future(job.future)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if job.expired and not (task and task.cancelling()):
+                raise Unavailable(_BUSY, retry_after_s=1) from None
+            raise
+        finally:
+            timer.cancel()
+
+    # What follows runs in the engine's own thread, which alone touches the worker.
+
+    def _work_off(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            if job.future.set_running_or_notify_cancel():
+                try:
+                    job.future.set_result(job.work())
+                except BaseException as error:  # noqa: BLE001 - handed to the caller, who waits for it
+                    job.future.set_exception(error)
+            del job  # an idle engine holds on to nobody's rows
+
+    def _answer(self, database: str | None, message: bytes, timeout_s: float) -> Any:
+        worker = self._ready(timeout_s)
+        if database is not None and database not in worker.databases:
+            self._open("reopen", database, timeout_s)
+        try:
+            outcome, value, more = worker.ask(message, timeout_s)
+        except (WorkerDied, WorkerSilent) as failure:
+            self._replace()
+            raise Unavailable(
+                _HUNG if isinstance(failure, WorkerSilent) else _DIED, retry_after_s=1
+            ) from None
+        if outcome == "ok":
+            self._commits += more
+            return value
+        if value == "conflict":
+            raise LostConflict
+        raise error_for(value, more)
+
+    def _ready(self, timeout_s: float) -> WorkerProcess:
+        """A worker that is free to answer. Raises `Unavailable` when that takes longer than `timeout_s`."""
+        if self._worker is not None and self._worker.gone:
+            self._drop()
+        if self._memory_lost:
+            raise Unavailable(_MEMORY_LOST)
+        if self._worker is None:
+            self._worker = WorkerProcess(self._url)
+        self._settle(self._worker, timeout_s)
+        return self._worker
+
+    def _open(self, verb: str, database: str, timeout_s: float) -> None:
+        worker = self._ready(timeout_s)
+        try:
+            worker.send((verb, database))
+        except (WorkerDied, WorkerSilent):
+            self._replace()
+            raise Unavailable(_DIED, retry_after_s=1) from None
+        worker.opening = database
+        self._settle(worker, timeout_s)
+
+    def _settle(self, worker: WorkerProcess, timeout_s: float) -> None:
+        """Wait for what the worker still owes: that it has started, or opened a database.
+
+        A long log may take longer to read than one caller waits; the next caller then waits on.
+        """
+        if worker.owes_since is None:
+            return
+        opening = worker.opening
+        try:
+            outcome, kind, text = worker.receive(timeout_s)
+        except WorkerSilent:
+            if time.monotonic() - worker.owes_since > OPEN_TIMEOUT_S:
+                self._replace()
+            raise Unavailable(_STARTING, retry_after_s=1) from None
+        except WorkerDied:
+            self._drop()
+            raise Unavailable(_DIED, retry_after_s=1) from None
+        worker.opening = None
+        if outcome == "error":
+            raise error_for(kind, text)
+        if opening is not None:
+            worker.databases.add(opening)
+
+    def _replace(self) -> None:
+        """Kill the worker and start the next one, which is up before the next call needs it."""
+        self._drop()
+        if not self._memory_lost:
+            self._worker = WorkerProcess(self._url)
+
+    def _drop(self) -> None:
+        if self._worker is not None:
+            self._memory_lost = self._url.in_memory and bool(self._worker.databases)
+            self._worker.kill()
+            self._worker = None
+
+    def _close_worker(self) -> None:
+        worker = self._worker
+        if worker is not None:
+            with suppress(KeepsError):
+                self._settle(worker, OPEN_TIMEOUT_S)
+                worker.close(CLOSE_TIMEOUT_S)
+            self._drop()
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedDb:
+    """One database of an embedded engine."""
+
+    engine: EmbeddedEngine
+    name: str
+
+    async def run(self, surql: LiteralString, /, *, timeout_s: float = 5.0, **params: object) -> list[Any]:
+        """See `Db.run`."""
+        request = ("run", self.name, surql, params)
+        return await retrying(lambda: self.engine.ask(self.name, request, timeout_s))
