@@ -53,6 +53,11 @@ def test_shape() -> None:
         assert turn["content"] == turn["content"].strip() != ""
 
 
+def test_the_readme_counts_right() -> None:
+    sessions = {turn["session"] for turn in TURNS}
+    assert f"{len(TURNS)} turns in {len(sessions)} sessions" in (EXAMPLES / "README.md").read_text("utf-8")
+
+
 def test_time_runs_forwards_and_sessions_do_not_mix() -> None:
     times = [datetime.fromisoformat(turn["ts"]) for turn in TURNS]
     assert all(moment.utcoffset() == timedelta(0) for moment in times)
