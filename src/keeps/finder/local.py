@@ -1,0 +1,255 @@
+"""The finder of one process: text in an SQLite file under the context's folder, behind one thread.
+
+Each rebuild writes a new generation, `text-<n>.sqlite3`, beside the one in use and takes its place by a
+rename. A file that is missing, damaged, of another context or of another format is thrown away; `applied`
+then answers None until the index is rebuilt from the record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import AsyncIterable, Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar, cast
+
+import snowballstemmer  # pyright: ignore[reportMissingTypeStubs]
+
+from keeps.finder.base import ALL_KINDS, Entry, FinderLost, Found, Kind, Name
+from keeps.finder.textfile import TextFile
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_log = logging.getLogger(__name__)
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_REBUILD_BATCH: Final = 500
+
+
+def stemmer() -> Callable[[str], str]:
+    """The English stem of a lower-case word. Not to be shared between threads."""
+    make = cast("Callable[[str], _Stemmer]", snowballstemmer.stemmer)  # pyright: ignore[reportUnknownMemberType]
+    return make("english").stemWord
+
+
+class _Stemmer(Protocol):
+    def stemWord(self, word: str) -> str: ...  # noqa: N802
+
+
+class LocalFinder:
+    """Search over one context. Made by `open`; one object a folder."""
+
+    def __init__(self, folder: Path, context: str) -> None:
+        self._folder = folder
+        self._context = context
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="keeps-finder")
+        self._stem = stemmer()
+        self._boot = _boot_id()
+        self._file: TextFile | None = None
+        self._meanwhile: list[Callable[[TextFile], None]] | None = None
+        self._rebuilding = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, folder: Path, context: str) -> LocalFinder:
+        """The finder of `context` in `folder`, which is made when missing."""
+        finder = cls(folder, context)
+        await finder._run(finder._open)
+        return finder
+
+    async def applied(self) -> int | None:
+        """The number of the last change that is in the index; None when it must be rebuilt."""
+
+        def applied() -> int | None:
+            return self._file.applied() if self._file else None
+
+        return await self._guarded(applied)
+
+    async def apply(
+        self,
+        change: int,
+        *,
+        put: Sequence[Entry] = (),
+        drop: Sequence[str] = (),
+        names: Sequence[Name] = (),
+        drop_names: Sequence[Name] = (),
+    ) -> None:
+        """Drop, then put; all or nothing. While a rebuild runs, the new index takes the change too."""
+
+        def change_file(file: TextFile) -> None:
+            file.apply(change, put, drop, names, drop_names)
+
+        await self._guarded(self._apply, change_file)
+
+    async def neighbours(self, refs: Sequence[str]) -> list[str]:
+        """Refs of the entries whose window holds text of one of `refs`."""
+        return await self._use(TextFile.neighbours, refs)
+
+    async def find(
+        self,
+        query: str,
+        scope_sets: Collection[str],
+        *,
+        kinds: Collection[Kind] = ALL_KINDS,
+        labels: frozenset[str] = frozenset(),
+        live_only: bool = True,
+        limit: int = 256,
+    ) -> list[Found]:
+        """The best `limit` rows in `scope_sets`, best first; nothing outside of them has any influence."""
+        return await self._use(TextFile.find, query, scope_sets, kinds, labels, live_only, limit)
+
+    async def names_in(self, query: str, scope_sets: Collection[str]) -> list[Name]:
+        """Names of entities that `query` mentions, from left to right."""
+        return await self._use(TextFile.names_in, query, scope_sets)
+
+    async def scrub(self) -> None:
+        """Leave no byte of dropped text in any file."""
+        await self._use(TextFile.scrub)
+
+    async def rebuild(self, context: str, entries: AsyncIterable[Entry | Name], change: int) -> None:
+        """Build anew from `entries` and swap it in. The old index, if any, answers until then.
+
+        `entries` shows the record at `change` or later; changes applied meanwhile are repeated on it.
+        """
+        async with self._rebuilding:
+            self._context = context
+            new = await self._run(self._begin_rebuild)
+            try:
+                batch: list[Entry | Name] = []
+                async for entry in entries:
+                    batch.append(entry)
+                    if len(batch) == _REBUILD_BATCH:
+                        await self._run(_fill, new, change, batch)
+                        batch = []
+                await self._run(_fill, new, change, batch)
+                await self._run(self._finish_rebuild, new)
+            except sqlite3.DatabaseError as error:
+                await self._run(self._give_up_rebuild, new)
+                raise FinderLost("the new text index could not be written") from error
+            except BaseException:
+                await asyncio.shield(self._run(self._give_up_rebuild, new))
+                raise
+
+    async def close(self) -> None:
+        """Close cleanly; nothing else may be called afterwards."""
+        try:
+            await self._guarded(self._close)
+        finally:
+            self._thread.shutdown(wait=False)
+
+    async def _use(self, verb: Callable[Concatenate[TextFile, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        def call() -> R:
+            return verb(self._usable(), *args, **kwargs)
+
+        return await self._guarded(call)
+
+    async def _guarded(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run `call`; a fault of SQLite costs the index, not the record."""
+
+        def guarded() -> R:
+            try:
+                return call(*args, **kwargs)
+            except sqlite3.DatabaseError as error:
+                self._discard(error)
+                raise FinderLost("the text index was damaged and thrown away") from error
+
+        return await self._run(guarded)
+
+    async def _run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run `call` in the finder's thread, one call after another."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(call, *args, **kwargs))
+
+    # Everything below runs in the finder's thread.
+
+    def _usable(self) -> TextFile:
+        if self._file is None:
+            raise FinderLost("there is no text index yet")
+        return self._file
+
+    def _open(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for leftover in self._folder.glob("*.building*"):
+            leftover.unlink()
+        generations = sorted(self._folder.glob("text-*.sqlite3"), reverse=True)
+        for path in generations:
+            if self._file is None:
+                self._file = self._try_open(path)
+                if self._file is not None:
+                    continue
+            _remove(path)
+
+    def _try_open(self, path: Path) -> TextFile | None:
+        try:
+            return TextFile.open(path, self._context, self._boot, self._stem)
+        except (sqlite3.DatabaseError, ValueError) as error:
+            _log.warning("text index not usable, to be rebuilt: %s", type(error).__name__)
+            return None
+
+    def _apply(self, change_file: Callable[[TextFile], None]) -> None:
+        if self._meanwhile is not None:
+            self._meanwhile.append(change_file)
+            if self._file is None:
+                return
+        file = self._usable()
+        file.begin_use(self._boot)
+        change_file(file)
+
+    def _begin_rebuild(self) -> TextFile:
+        generations = [int(path.stem.removeprefix("text-")) for path in self._folder.glob("text-*.sqlite3")]
+        path = self._folder / f"text-{max(generations, default=0) + 1:08}.building"
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _remove(path)
+        new = TextFile.create(path, self._context, self._stem)
+        self._meanwhile = []
+        return new
+
+    def _finish_rebuild(self, new: TextFile) -> None:
+        for change_file in self._meanwhile or ():
+            change_file(new)
+        self._meanwhile = None
+        new.scrub()
+        new.close()
+        path = new.path.with_suffix(".sqlite3")
+        new.path.rename(path)
+        old, self._file = self._file, None
+        if old is not None:
+            old.abandon()
+            _remove(old.path)
+        self._file = TextFile.open(path, self._context, self._boot, self._stem)
+
+    def _give_up_rebuild(self, new: TextFile) -> None:
+        self._meanwhile = None
+        new.abandon()
+        _remove(new.path)
+
+    def _discard(self, error: sqlite3.DatabaseError) -> None:
+        _log.warning("text index thrown away, to be rebuilt: %s", type(error).__name__)
+        if self._file is not None:
+            lost, self._file = self._file, None
+            lost.abandon()
+            _remove(lost.path)
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _fill(file: TextFile, change: int, batch: Sequence[Entry | Name]) -> None:
+    entries = [item for item in batch if isinstance(item, Entry)]
+    file.apply(change, entries, names=[item for item in batch if isinstance(item, Name)])
+
+
+def _remove(path: Path) -> None:
+    for part in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
+        part.unlink(missing_ok=True)
+
+
+def _boot_id() -> str:
+    """Names the current run of the machine; empty where it cannot be told."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,363 @@
+"""The text leg in memory: a column of values for every row, the postings of terms in use, and the ranking.
+
+Postings are kept for each term and scope set apart, so that a search touches rows of readable scope sets
+only: nothing else can change its result.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keeps.core import ranking
+
+Ints = NDArray[np.int32]
+Bytes = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+
+_T = TypeVar("_T", bound=np.generic)
+
+GONE: Final = 0
+CLOSED: Final = 1
+LIVE: Final = 2
+
+CACHE_POSTINGS: Final = 8_000_000
+"""Occurrences kept in memory, about 6 bytes each, before the terms longest unused are let go."""
+
+_FEW_SETS: Final = 64
+_SHARE_OF_SETS: Final = 8
+
+
+class Row(NamedTuple):
+    """What the ranking needs to know of one entry."""
+
+    row: int
+    scope_set: int
+    group: int  # equal for the units of one ref
+    kind: int
+    live: bool
+    words: int
+    before: int
+    labels: frozenset[str]
+
+
+class Hit(NamedTuple):
+    """A row that answers: its number, its rank for the order, the share of the question it holds, 0..1."""
+
+    row: int
+    rank: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which rows may be found, and how many."""
+
+    scope_sets: Collection[int]
+    kinds: frozenset[int]
+    labels: frozenset[str]
+    live_only: bool
+    limit: int
+
+
+@dataclass(slots=True)
+class Postings:
+    """The rows of one scope set that hold a term, and how often: in the text and in the one before it."""
+
+    rows: Ints = field(default_factory=lambda: np.empty(0, np.int32))
+    own: Bytes = field(default_factory=lambda: np.empty(0, np.uint8))
+    before: Bytes = field(default_factory=lambda: np.empty(0, np.uint8))
+    late: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+
+    def settle(self) -> Postings:
+        """Itself, with what was added since in its arrays."""
+        if self.late:
+            rows, own, before = zip(*self.late, strict=True)
+            self.rows = np.concatenate([self.rows, np.array(rows, np.int32)])
+            self.own = np.concatenate([self.own, np.array(own, np.uint8)])
+            self.before = np.concatenate([self.before, np.array(before, np.uint8)])
+            self.late.clear()
+        return self
+
+
+@dataclass(slots=True)
+class _Term:
+    """Postings of one term by scope set. `complete`: a scope set that is not here has none."""
+
+    by_set: dict[int, Postings] = field(default_factory=dict[int, Postings])
+    complete: bool = False
+    size: int = 0
+
+
+@dataclass(slots=True)
+class _Total:
+    """Number of texts, of their words and of the words before them, in one scope set."""
+
+    texts: int = 0
+    words: int = 0
+    before: int = 0
+
+    def count(self, sign: int, words: int, before: int) -> None:
+        self.texts += sign
+        self.words += sign * words
+        self.before += sign * before
+
+
+Read = Callable[[str, Collection[int] | None], Mapping[int, Postings]]
+"""Reads the postings of a term from the file: of the given scope sets, or of all when None."""
+
+
+class Columns:
+    """One value a row in each of several arrays, indexed by row number."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.state: Bytes = np.zeros(0, np.uint8)
+        self.kind: Bytes = np.zeros(0, np.uint8)
+        self.group: Ints = np.zeros(0, np.int32)
+        self.label_set: Ints = np.zeros(0, np.int32)
+        self.words: Ints = np.zeros(0, np.int32)
+        self.before: Ints = np.zeros(0, np.int32)
+        self.label_sets: list[frozenset[str]] = [frozenset()]
+        self.scope_sets = 0
+        self._label_numbers: dict[frozenset[str], int] = {frozenset(): 0}
+        self._scope_set: Ints = np.zeros(0, np.int32)
+        self._totals: dict[tuple[int, int], _Total] = {}
+
+    def add(self, row: Row) -> None:
+        """Take a new row; numbers only grow."""
+        at = row.row
+        self._reserve(at + 1)
+        self.state[at] = LIVE if row.live else CLOSED
+        self.kind[at] = row.kind
+        self.group[at] = row.group
+        self.label_set[at] = self._label_number(row.labels)
+        self.words[at] = row.words
+        self.before[at] = row.before
+        self._scope_set[at] = row.scope_set
+        self.scope_sets = max(self.scope_sets, row.scope_set)
+        self._count(at, 1)
+
+    def remove(self, row: int) -> None:
+        """Forget a row; its number is not used again."""
+        self._count(row, -1)
+        self.state[row] = GONE
+
+    def total(self, scope_sets: Iterable[int], *, live_only: bool) -> tuple[int, float]:
+        """The number of texts in `scope_sets`, and the mean of their weighted lengths."""
+        states = (LIVE,) if live_only else (LIVE, CLOSED)
+        texts = words = before = 0
+        for number in scope_sets:
+            for state in states:
+                if (total := self._totals.get((number, state))) is not None:
+                    texts += total.texts
+                    words += total.words
+                    before += total.before
+        return texts, ranking.occurrences(words, before) / texts if texts else 0.0
+
+    def lengths(self, rows: Ints) -> Floats:
+        """The weighted lengths of `rows`."""
+        return self.words[rows] + ranking.BEFORE_WEIGHT * self.before[rows]
+
+    def _count(self, at: int, sign: int) -> None:
+        key = int(self._scope_set[at]), int(self.state[at])
+        self._totals.setdefault(key, _Total()).count(sign, int(self.words[at]), int(self.before[at]))
+
+    def _label_number(self, labels: frozenset[str]) -> int:
+        number = self._label_numbers.get(labels)
+        if number is None:
+            number = len(self.label_sets)
+            self._label_numbers[labels] = number
+            self.label_sets.append(labels)
+        return number
+
+    def _reserve(self, size: int) -> None:
+        if size > len(self.state):
+            room = max(1024, size + size // 2)
+            self.state = _grown(self.state, room)
+            self.kind = _grown(self.kind, room)
+            self.group = _grown(self.group, room)
+            self.label_set = _grown(self.label_set, room)
+            self.words = _grown(self.words, room)
+            self.before = _grown(self.before, room)
+            self._scope_set = _grown(self._scope_set, room)
+        self.size = max(self.size, size)
+
+
+def _grown(old: NDArray[_T], room: int) -> NDArray[_T]:
+    new = np.zeros(room, old.dtype)
+    new[: len(old)] = old
+    return new
+
+
+class TextIndex:
+    """Ranks rows by words. `read` supplies postings that are not in memory yet."""
+
+    def __init__(self, read: Read) -> None:
+        self.columns = Columns()
+        self._read = read
+        self._terms: OrderedDict[str, _Term] = OrderedDict()
+        self._held = 0
+        self._removed = 0
+
+    def add(self, row: Row, counts: Mapping[str, tuple[int, int]]) -> None:
+        """Take a row that is now in the file. `counts`: occurrences by term, in the text and before it."""
+        self.columns.add(row)
+        for word, (own, before) in counts.items():
+            term = self._terms.get(word)
+            if term is None:
+                continue
+            postings = term.by_set.get(row.scope_set)
+            if postings is None:
+                if not term.complete:
+                    continue
+                postings = term.by_set[row.scope_set] = Postings()
+            postings.late.append((row.row, own, before))
+            term.size += 1
+            self._held += 1
+
+    def remove(self, row: int) -> None:
+        """Forget a row that is gone from the file."""
+        self.columns.remove(row)
+        self._removed += 1
+        if self._removed > max(1000, self.columns.size // 4):
+            # Postings still name removed rows, which are masked; now and then they are read afresh.
+            self.forget_terms()
+
+    def forget_terms(self) -> None:
+        """Let go of everything that was read on demand."""
+        self._terms.clear()
+        self._held = 0
+        self._removed = 0
+
+    def search(self, question: Sequence[str], wanted: Wanted) -> list[Hit]:
+        """The best rows first, the best unit of each group only.
+
+        All figures are taken over the wanted scope sets: number of texts, rarity of terms, mean length.
+        """
+        texts, mean_length = self.columns.total(wanted.scope_sets, live_only=wanted.live_only)
+        if texts == 0 or not question:
+            return []
+        lists = [(word, self._postings(word, wanted)) for word in question]
+        lists.sort(key=lambda item: (int(np.count_nonzero(item[1].own)), item[0]))
+        lists = lists[: ranking.MAX_QUESTION_TERMS]
+        rank, share, rows = self._sums([postings for _, postings in lists], texts, mean_length)
+        keep = self._allowed(rows, wanted)
+        return self._best(rows[keep], rank[keep], share[keep], wanted.limit)
+
+    def _sums(self, lists: Sequence[Postings], texts: int, mean_length: float) -> tuple[Floats, Floats, Ints]:
+        """Rank and share of every row that holds one of the terms, and the rows, in order of number."""
+        touched = sum(len(postings.rows) for postings in lists)
+        # Zeroed pages are made when touched, so this costs what the readable rows cost.
+        rank = np.zeros(self.columns.size)
+        have = np.zeros(self.columns.size)
+        asked = 0.0
+        for postings in lists:
+            rows = postings.rows
+            weight = ranking.rarity(int(np.count_nonzero(postings.own)), texts)
+            asked += weight
+            if not len(rows):
+                continue
+            count = postings.own + ranking.BEFORE_WEIGHT * postings.before
+            ratio = self.columns.lengths(rows) * (ranking.LENGTH_NORM / mean_length if mean_length else 0.0)
+            norm = ranking.SATURATION * (1.0 - ranking.LENGTH_NORM + ratio)
+            rank[rows] += weight * (count / (count + norm))
+            have[rows] += np.where(postings.own > 0, weight, weight * ranking.BEFORE_WEIGHT)
+        if touched * 16 > self.columns.size:
+            rows = np.flatnonzero(rank).astype(np.int32)
+        elif touched:
+            rows = np.unique(np.concatenate([postings.rows for postings in lists]))
+        else:
+            rows = np.empty(0, np.int32)
+        return rank[rows], np.minimum(have[rows] / asked if asked else have[rows], 1.0), rows
+
+    def _allowed(self, rows: Ints, wanted: Wanted) -> NDArray[np.bool_]:
+        """Which of `rows` have a wanted kind and all wanted labels."""
+        keep = np.isin(self.columns.kind[rows], list(wanted.kinds))
+        if wanted.labels:
+            fitting = [n for n, have in enumerate(self.columns.label_sets) if wanted.labels <= have]
+            keep &= np.isin(self.columns.label_set[rows], fitting)
+        return keep
+
+    def _best(self, rows: Ints, rank: Floats, share: Floats, limit: int) -> list[Hit]:
+        """The first `limit` groups by rank, then share, then the newest row."""
+        room = limit * 2
+        while True:
+            if len(rows) > room:
+                floor = np.partition(rank, len(rank) - room)[len(rank) - room]
+                some = np.flatnonzero(rank >= floor)
+            else:
+                some = np.arange(len(rows))
+            order = some[np.lexsort((-rows[some], -share[some], -rank[some]))]
+            hits: list[Hit] = []
+            seen: set[int] = set()
+            for at, group in zip(order.tolist(), self.columns.group[rows[order]].tolist(), strict=True):
+                if group not in seen:
+                    seen.add(group)
+                    hits.append(Hit(int(rows[at]), float(rank[at]), float(share[at])))
+                    if len(hits) == limit:
+                        return hits
+            if len(some) == len(rows):
+                return hits
+            room *= 4
+
+    def _postings(self, word: str, wanted: Wanted) -> Postings:
+        """The rows of the wanted scope sets that hold `word` and are there to be found."""
+        term = self._fetched(word, wanted.scope_sets)
+        parts = [
+            part.settle()
+            for number in sorted(wanted.scope_sets)
+            if (part := term.by_set.get(number)) is not None and (len(part.rows) or part.late)
+        ]
+        if not parts:
+            return Postings()
+        one = len(parts) == 1
+        rows = parts[0].rows if one else np.concatenate([part.rows for part in parts])
+        own = parts[0].own if one else np.concatenate([part.own for part in parts])
+        before = parts[0].before if one else np.concatenate([part.before for part in parts])
+        there = self.columns.state[rows] >= (LIVE if wanted.live_only else CLOSED)
+        if not there.all():
+            rows, own, before = rows[there], own[there], before[there]
+        return Postings(rows, own, before)
+
+    def _fetched(self, word: str, scope_sets: Collection[int]) -> _Term:
+        """The term with the postings of `scope_sets` in memory."""
+        term = self._terms.get(word)
+        if term is None:
+            term = self._terms[word] = _Term()
+        else:
+            self._terms.move_to_end(word)
+        if term.complete:
+            return term
+        missing = [number for number in scope_sets if number not in term.by_set]
+        if not missing:
+            return term
+        # Each scope set costs a look-up. When a good part of all sets is asked for, one scan costs less;
+        # a narrow reader never pays for the rows of others.
+        whole = len(missing) > _FEW_SETS and len(missing) * _SHARE_OF_SETS > self.columns.scope_sets
+        read = self._read(word, None if whole else missing)
+        if whole:
+            self._held -= term.size
+            term.by_set, term.size, term.complete = dict(read), 0, True
+            added = read
+        else:
+            added = {number: read.get(number) or Postings() for number in missing}
+            term.by_set.update(added)
+        grown = sum(16 + len(part.rows) for part in added.values())
+        term.size += grown
+        self._held += grown
+        self._make_room(word)
+        return term
+
+    def _make_room(self, keep: str) -> None:
+        while self._held > CACHE_POSTINGS and len(self._terms) > 1:
+            word, term = self._terms.popitem(last=False)
+            if word == keep:
+                self._terms[word] = term
+                continue
+            self._held -= term.size

@@ -1,0 +1,496 @@
+"""One file of the text index: SQLite with FTS5, used from one thread.
+
+A token in the full-text table is `<term> U+E000 <scope set> U+E001 <count><count>`: the term, the number of
+the scope set in base 36, and how often the term stands in the text and in the one before it. So a look-up
+names the scope set it reads, and the postings of other scope sets are never visited.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+import numpy as np
+
+from keeps.core import words
+from keeps.finder.base import Entry, Found, Kind, Name
+from keeps.finder.text import Hit, Postings, Row, TextIndex, Wanted
+
+FORMAT: Final = 1
+"""Of the file and of the way words are cut. Another number means: build anew."""
+
+_KINDS: Final[dict[Kind, int]] = {"passage": 0, "fact": 1}
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_SET_MARK: Final = "\ue000"
+_COUNT_MARK: Final = "\ue001"
+_AFTER_COUNT_MARK: Final = "\ue002"
+_MAX_COUNT: Final = len(_DIGITS) - 1
+_FEW_SETS: Final = 4
+_BATCH: Final = 500
+_MAX_NAME_WORDS: Final = 6
+_MAX_QUESTION_NAME_WORDS: Final = 256
+_MAX_UNSPACED_NAME_CHARS: Final = 12
+
+_SCHEMA: Final = """
+    CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+    CREATE TABLE scope_set(number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+    CREATE TABLE entry(
+        row INTEGER PRIMARY KEY, unit TEXT NOT NULL UNIQUE, ref TEXT NOT NULL, first INTEGER NOT NULL,
+        scope_set INTEGER NOT NULL, kind INTEGER NOT NULL, live INTEGER NOT NULL, labels TEXT, window_of TEXT,
+        words INTEGER NOT NULL, before INTEGER NOT NULL, terms TEXT NOT NULL
+    );
+    CREATE INDEX entry_ref ON entry(ref);
+    CREATE INDEX entry_window ON entry(window_of) WHERE window_of IS NOT NULL;
+    CREATE TABLE name(
+        key TEXT NOT NULL, scope_set INTEGER NOT NULL, entity TEXT NOT NULL, name TEXT NOT NULL,
+        PRIMARY KEY(key, scope_set, entity, name)
+    ) WITHOUT ROWID;
+    CREATE VIRTUAL TABLE word USING fts5(
+        terms, content='', columnsize=0, detail=none, tokenize='ascii'
+    );
+    CREATE VIRTUAL TABLE term USING fts5vocab(word, 'row');
+    CREATE VIRTUAL TABLE instance USING fts5vocab(word, 'instance');
+"""
+_PUT: Final = "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_LOAD: Final = "SELECT row, scope_set, first, kind, live, words, before, labels FROM entry"
+
+T = TypeVar("T")
+Counts = dict[str, tuple[int, int]]
+
+
+class TextFile:
+    """A complete, usable file. Every method may raise `sqlite3.DatabaseError`: then throw the file away."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, stem: words.Stem) -> None:
+        self.path = path
+        self.index = TextIndex(self._read)
+        self._db = connection
+        self._stem = stem
+        self._clean = True
+        self._sets: dict[str, int] = {
+            name: number for number, name in connection.execute("SELECT number, name FROM scope_set")
+        }
+        for row, scope_set, first, kind, live, own, before, labels in connection.execute(_LOAD):
+            self.index.columns.add(
+                Row(row, scope_set, first, kind, bool(live), own, before, _labels_of(labels))
+            )
+        self._next_row = max(1, self.index.columns.size)
+
+    @classmethod
+    def create(cls, path: Path, context: str, stem: words.Stem) -> TextFile:
+        """A new, empty file for one context; it must not exist."""
+        path.touch(mode=0o600, exist_ok=False)
+        connection = _connect(path)
+        connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+        file = cls(path, connection, stem)
+        with file._changing():
+            file._set_meta(format=FORMAT, context=context, applied=None)
+        return file
+
+    @classmethod
+    def open(cls, path: Path, context: str, boot: str, stem: words.Stem) -> TextFile | None:
+        """The file at `path`; None when it belongs to another context or format or may be damaged.
+
+        Writes are not flushed, so a file that was in use when the machine stopped (`boot` differs) is not
+        trusted. One whose process was killed is whole: the system kept its writes.
+        """
+        connection = _connect(path)
+        try:
+            meta = dict(connection.execute("SELECT key, value FROM meta"))
+            if meta.get("format") != FORMAT or meta.get("context") != context:
+                connection.close()
+                return None
+            if not meta.get("clean"):
+                whole = connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
+                if not whole or meta.get("boot") != boot:
+                    connection.close()
+                    return None
+            return cls(path, connection, stem)
+        except BaseException:
+            connection.close()
+            raise
+
+    def applied(self) -> int | None:
+        """The number of the last change in the file; None before the first."""
+        found = self._db.execute("SELECT value FROM meta WHERE key = 'applied'").fetchone()
+        return found[0] if found else None
+
+    def begin_use(self, boot: str) -> None:
+        """Note that writes follow, so that an unclean end is seen."""
+        if self._clean:
+            with self._changing():
+                self._set_meta(clean=0, boot=boot)
+            self._clean = False
+
+    def apply(
+        self,
+        change: int,
+        put: Sequence[Entry] = (),
+        drop: Sequence[str] = (),
+        names: Sequence[Name] = (),
+        drop_names: Sequence[Name] = (),
+    ) -> None:
+        """One transaction; what is in memory follows once it is committed."""
+        entries = list({entry.unit: entry for entry in put}.values())
+        bags = [self._counts(entry) for entry in entries]
+        sets_before = dict(self._sets)
+        next_row = self._next_row
+        try:
+            with self._changing():
+                gone = self._drop_refs(drop)
+                gone += self._drop_units([entry.unit for entry in entries])
+                rows = self._put(entries, bags)
+                for name in drop_names:
+                    self._db.execute(
+                        "DELETE FROM name WHERE key = ? AND scope_set = ? AND entity = ? AND name = ?",
+                        self._name_row(name),
+                    )
+                self._db.executemany(
+                    "INSERT OR IGNORE INTO name VALUES (?, ?, ?, ?)", [self._name_row(name) for name in names]
+                )
+                self._set_meta(applied=change)
+        except BaseException:
+            self._sets = sets_before
+            self._next_row = next_row
+            raise
+        for row in gone:
+            self.index.remove(row)
+        for row, (counts, _, _) in zip(rows, bags, strict=True):
+            self.index.add(row, counts)
+
+    def neighbours(self, refs: Sequence[str]) -> list[str]:
+        """Refs of the entries whose window holds text of one of `refs`."""
+        found: dict[str, None] = {}
+        for some in _batches(refs):
+            query = f"SELECT ref FROM entry WHERE window_of IN ({_marks(some)}) ORDER BY row"
+            found.update((ref, None) for (ref,) in self._db.execute(query, some))
+        return list(found)
+
+    def find(
+        self,
+        query: str,
+        scope_sets: Collection[str],
+        kinds: Collection[Kind],
+        labels: frozenset[str],
+        live_only: bool,
+        limit: int,
+    ) -> list[Found]:
+        """The best rows for `query`, best first."""
+        wanted = Wanted(
+            scope_sets=self._numbers(scope_sets),
+            kinds=frozenset(_KINDS[kind] for kind in kinds),
+            labels=labels,
+            live_only=live_only,
+            limit=limit,
+        )
+        if not wanted.scope_sets or not wanted.kinds or limit <= 0:
+            return []
+        return self._described(self.index.search(words.question(query, self._stem), wanted))
+
+    def names_in(self, query: str, scope_sets: Collection[str]) -> list[Name]:
+        """Names that `query` mentions: from left to right the longest run of words that is one."""
+        numbers = self._numbers(scope_sets)
+        if not numbers:
+            return []
+        asked = words.name_words(query)[:_MAX_QUESTION_NAME_WORDS]
+        capital = words.capitalised_words(query)[:_MAX_QUESTION_NAME_WORDS]
+        known = self._known_names(_keys(asked, query), numbers)
+        found: dict[Name, None] = {}
+        folded = words.fold(query)
+        at = 0
+        while at < len(asked):
+            step = 1
+            for length in range(min(_MAX_NAME_WORDS, len(asked) - at), 0, -1):
+                key = " ".join(asked[at : at + length])
+                if key in words.STOP_WORDS and not (capital[at] and at > 0):
+                    continue
+                meant = [name for name in known.get(key, ()) if _edges_agree(name.name, folded)]
+                if meant:
+                    found.update(dict.fromkeys(meant))
+                    step = length
+                    break
+            else:
+                if words.has_unspaced(asked[at]):
+                    for key in _longest_inside(asked[at], known):
+                        found.update(dict.fromkeys(known[key]))
+            at += step
+        for key in _symbols(query):
+            found.update(dict.fromkeys(known.get(key, ())))
+        return list(found)
+
+    def scrub(self) -> None:
+        """Rewrite the full-text table without what was dropped, and empty the log."""
+        with self._changing():
+            self._db.execute("INSERT INTO word(word) VALUES ('optimize')")
+        self.index.forget_terms()
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        """Close so that the next `open` need not check anything."""
+        if self._db.in_transaction:
+            self._db.rollback()
+        with self._changing():
+            self._set_meta(clean=1)
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._db.close()
+
+    def abandon(self) -> None:
+        """Close without a word; the file is about to be deleted."""
+        self._db.close()
+
+    def _counts(self, entry: Entry) -> tuple[Counts, int, int]:
+        """Occurrences by term (in the text, before it), and the two lengths."""
+        own = words.bag(entry.text, self._stem)
+        before = words.bag(entry.before, self._stem) if entry.before else words.Bag({}, 0)
+        counts = {
+            term: (min(count, _MAX_COUNT), min(before.counts.get(term, 0), _MAX_COUNT))
+            for term, count in own.counts.items()
+        }
+        for term, count in before.counts.items():
+            if term not in counts:
+                counts[term] = (0, min(count, _MAX_COUNT))
+        return counts, own.length, before.length
+
+    def _put(self, entries: Sequence[Entry], bags: Sequence[tuple[Counts, int, int]]) -> list[Row]:
+        rows: list[Row] = []
+        stored: list[tuple[object, ...]] = []
+        bodies: list[tuple[int, str]] = []
+        first_of: dict[str, int] = {}
+        for entry, (counts, own, before) in zip(entries, bags, strict=True):
+            number, self._next_row = self._next_row, self._next_row + 1
+            scope_set = self._set_number(entry.scope_set)
+            first = first_of.get(entry.ref)
+            if first is None:
+                found = self._db.execute(
+                    "SELECT first FROM entry WHERE ref = ? LIMIT 1", (entry.ref,)
+                ).fetchone()
+                first = first_of[entry.ref] = found[0] if found else number
+            kind = _KINDS[entry.kind]
+            terms = " ".join(
+                f"{term}:{_DIGITS[in_text]}{_DIGITS[in_before]}"
+                for term, (in_text, in_before) in counts.items()
+            )
+            labels = json.dumps(sorted(entry.labels)) if entry.labels else None
+            stored.append(
+                (
+                    *(number, entry.unit, entry.ref, first, scope_set, kind, int(entry.live), labels),
+                    *(entry.window_of, own, before, terms),
+                )
+            )
+            bodies.append((number, _body(terms, scope_set)))
+            rows.append(Row(number, scope_set, first, kind, entry.live, own, before, entry.labels))
+        self._db.executemany(_PUT, stored)
+        self._db.executemany("INSERT INTO word(rowid, terms) VALUES (?, ?)", bodies)
+        return rows
+
+    def _drop_refs(self, refs: Sequence[str]) -> list[int]:
+        return self._drop_where("ref", refs)
+
+    def _drop_units(self, units: Sequence[str]) -> list[int]:
+        return self._drop_where("unit", units)
+
+    def _drop_where(self, column: str, values: Sequence[str]) -> list[int]:
+        """Delete the entries whose `column` is one of `values`; their row numbers."""
+        gone: list[tuple[int, int, str]] = []
+        for some in _batches(values):
+            query = f"SELECT row, scope_set, terms FROM entry WHERE {column} IN ({_marks(some)})"
+            gone += self._db.execute(query, some).fetchall()
+        gone.sort()
+        self._db.executemany(
+            "INSERT INTO word(word, rowid, terms) VALUES ('delete', ?, ?)",
+            [(row, _body(terms, scope_set)) for row, scope_set, terms in gone],
+        )
+        self._db.executemany("DELETE FROM entry WHERE row = ?", [(row,) for row, _, _ in gone])
+        return [row for row, _, _ in gone]
+
+    def _read(self, term: str, scope_sets: Collection[int] | None) -> Mapping[int, Postings]:
+        """The postings of `term` by scope set."""
+        if scope_sets is None:
+            query = "SELECT term, doc FROM instance WHERE term >= ? AND term < ?"
+            return _grouped(self._db.execute(query, (term + _SET_MARK, term + _COUNT_MARK)))
+        read: dict[int, Postings] = {}
+        for number in scope_sets:
+            token = f"{term}{_SET_MARK}{_base36(number)}"
+            bounds = token + _COUNT_MARK, token + _AFTER_COUNT_MARK
+            if len(scope_sets) > _FEW_SETS:
+                query = "SELECT term, doc FROM instance WHERE term >= ? AND term < ?"
+                read.update(_grouped(self._db.execute(query, bounds)))
+            else:
+                read[number] = self._read_long(bounds)
+        return read
+
+    def _read_long(self, bounds: tuple[str, str]) -> Postings:
+        """The same for one scope set, faster where a term stands in very many rows."""
+        rows: list[np.ndarray[tuple[int], np.dtype[np.int32]]] = []
+        counts: list[tuple[int, int]] = []
+        tokens = self._db.execute("SELECT term FROM term WHERE term >= ? AND term < ?", bounds).fetchall()
+        for (token,) in tokens:
+            found = self._db.execute("SELECT rowid FROM word WHERE word MATCH ?", (f'"{token}"',))
+            rows.append(np.fromiter((row for (row,) in found), np.int32))
+            counts.append((_DIGITS.index(token[-2]), _DIGITS.index(token[-1])))
+        if not rows:
+            return Postings()
+        sizes = [len(part) for part in rows]
+        return Postings(
+            np.concatenate(rows),
+            np.repeat(np.array([own for own, _ in counts], np.uint8), sizes),
+            np.repeat(np.array([before for _, before in counts], np.uint8), sizes),
+        )
+
+    def _described(self, hits: Sequence[Hit]) -> list[Found]:
+        named: dict[int, tuple[str, str]] = {}
+        for some in _batches([hit.row for hit in hits]):
+            query = f"SELECT row, ref, unit FROM entry WHERE row IN ({_marks(some)})"
+            named.update((row, (ref, unit)) for row, ref, unit in self._db.execute(query, some))
+        return [Found(*named[hit.row], hit.rank, hit.share) for hit in hits]
+
+    def _known_names(self, keys: Sequence[str], numbers: Collection[int]) -> dict[str, list[Name]]:
+        """The names in the given scope sets by their key, as far as they are among `keys`."""
+        there: list[str] = []
+        for some in _batches(keys):
+            query = f"SELECT DISTINCT key FROM name WHERE key IN ({_marks(some)})"
+            there += [key for (key,) in self._db.execute(query, some)]
+        by_number = {number: name for name, number in self._sets.items() if number in numbers}
+        known: dict[str, list[Name]] = {}
+        for key in there:
+            for some in _batches(sorted(numbers)):
+                query = f"""SELECT scope_set, entity, name FROM name WHERE key = ?
+                    AND scope_set IN ({_marks(some)}) ORDER BY entity, name, scope_set"""
+                for number, entity, name in self._db.execute(query, (key, *some)):
+                    known.setdefault(key, []).append(
+                        Name(entity=entity, scope_set=by_number[number], name=name)
+                    )
+        return known
+
+    def _name_row(self, name: Name) -> tuple[str, int, str, str]:
+        return _key(name.name), self._set_number(name.scope_set), name.entity, name.name
+
+    def _numbers(self, scope_sets: Collection[str]) -> frozenset[int]:
+        return frozenset(self._sets[name] for name in scope_sets if name in self._sets)
+
+    def _set_number(self, scope_set: str) -> int:
+        number = self._sets.get(scope_set)
+        if number is None:
+            number = self._sets[scope_set] = len(self._sets) + 1
+            self._db.execute("INSERT INTO scope_set VALUES (?, ?)", (number, scope_set))
+        return number
+
+    def _set_meta(self, **values: str | int | None) -> None:
+        self._db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(values.items()))
+
+    @contextmanager
+    def _changing(self) -> Generator[None, None, None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("PRAGMA secure_delete = ON")
+        connection.execute("PRAGMA temp_store = MEMORY")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _body(terms: str, scope_set: int) -> str:
+    """The tokens of an entry, from its stored terms."""
+    mark = f"{_SET_MARK}{_base36(scope_set)}{_COUNT_MARK}"
+    return terms.replace(":", mark)
+
+
+def _base36(number: int) -> str:
+    digits = ""
+    while True:
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+        if number == 0:
+            return digits
+
+
+def _grouped(found: Iterable[tuple[str, int]]) -> dict[int, Postings]:
+    """Postings by scope set, from (token, row)."""
+    rows: dict[int, list[tuple[int, int, int]]] = {}
+    last = ""
+    into: list[tuple[int, int, int]] = []
+    own = before = 0
+    for token, row in found:
+        if token != last:
+            last = token
+            scope_set = token[token.index(_SET_MARK) + 1 : token.index(_COUNT_MARK)]
+            into = rows.setdefault(int(scope_set, 36), [])
+            own, before = _DIGITS.index(token[-2]), _DIGITS.index(token[-1])
+        into.append((row, own, before))
+    return {number: Postings(late=late).settle() for number, late in rows.items()}
+
+
+def _key(name: str) -> str:
+    """What a name is found by: its folded words; a name of symbols only: itself."""
+    return " ".join(words.name_words(name)) or words.fold(name)
+
+
+def _keys(asked: Sequence[str], query: str) -> list[str]:
+    """Every key that a name mentioned in the question can have."""
+    keys: dict[str, None] = {}
+    for at in range(len(asked)):
+        for length in range(1, min(_MAX_NAME_WORDS, len(asked) - at) + 1):
+            keys[" ".join(asked[at : at + length])] = None
+    for word in asked:
+        if words.has_unspaced(word):
+            short = word[:_MAX_QUESTION_NAME_WORDS]
+            for at in range(len(short)):
+                for end in range(at + 2, min(at + _MAX_UNSPACED_NAME_CHARS, len(short)) + 1):
+                    keys[short[at:end]] = None
+    keys.update(dict.fromkeys(_symbols(query)))
+    return list(keys)
+
+
+def _symbols(query: str) -> list[str]:
+    """The pieces between spaces that hold no letter or digit."""
+    pieces = query[:4096].split()
+    return [words.fold(piece) for piece in pieces if len(piece) <= 32 and not words.name_words(piece)]
+
+
+def _longest_inside(run: str, known: Mapping[str, object]) -> list[str]:
+    """The keys in a run of characters without spaces, from left to right the longest first."""
+    found: list[str] = []
+    at = 0
+    while at < len(run):
+        for end in range(min(len(run), at + _MAX_UNSPACED_NAME_CHARS), at + 1, -1):
+            if run[at:end] in known:
+                found.append(run[at:end])
+                at = end - 1
+                break
+        at += 1
+    return found
+
+
+def _edges_agree(name: str, folded: str) -> bool:
+    """A name that begins or ends with a symbol ("c++", ".net") must stand so in the question."""
+    return (name[:1].isalnum() and name[-1:].isalnum()) or words.fold(name) in folded
+
+
+def _labels_of(stored: str | None) -> frozenset[str]:
+    return frozenset(json.loads(stored)) if stored else frozenset()
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ",".join("?" * len(values))
+
+
+def _batches(values: Sequence[T]) -> Iterable[Sequence[T]]:
+    return (values[at : at + _BATCH] for at in range(0, len(values), _BATCH))
