@@ -38,7 +38,7 @@ EMPTY_NAMES = {
 
 # The places where everything may be caught, because each records it and the program must go on.
 CATCH_ALL_EDGES = {
-    "http/app.py",  # the last answer of the server: a 500 problem
+    "http/shell.py",  # the last answer of the server: a 500 problem
     "worker.py",  # a job that fails is recorded as failed
     "services/recall.py",  # a leg that fails is a note in the trace
     "claude/guard.py",  # memory must never break the agent
