@@ -1,0 +1,155 @@
+"""The application without its routes: the layer every request passes first, one form for all failures."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final
+
+from fastapi import FastAPI
+from starlette.datastructures import MutableHeaders
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from keeps.core.errors import Invalid, Unavailable
+from keeps.http import docs, errors
+from keeps.http.errors import TRACE_HEADER, error_response, internal_error, request_id
+from keeps.http.rawpath import RawPath
+
+PENDING_HEADER: Final = "X-Keeps-Pending"
+LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_EXPOSED: Final = (TRACE_HEADER, "Retry-After", "Idempotency-Replayed", PENDING_HEADER)
+_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_MAX_VERSION_CHARS: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellSettings:
+    """How the server faces the network.
+
+    `allowed_hosts` None accepts any Host header; a server on a loopback address names only itself, so that a
+    web page cannot reach it through a name of its own. `max_in_flight` requests run at once, more get 503.
+    """
+
+    allowed_hosts: frozenset[str] | None = LOOPBACK_NAMES
+    cors_origins: tuple[str, ...] = ()
+    max_in_flight: int = 256
+    legacy_list_user_agents: tuple[str, ...] = ("surrealdb-py-spectron/", "surrealdb-spectron-js/")
+    legacy_lists: bool = False
+    """Whether clients that say nothing about it get lists as bare arrays."""
+
+
+def hosts_for(address: str, extra: Iterable[str] = ()) -> frozenset[str] | None:
+    """The Host names a server bound to `address` answers to; None, any, unless it is a loopback address."""
+    try:
+        loopback = address == "localhost" or ip_address(address).is_loopback
+    except ValueError:
+        loopback = False
+    return LOOPBACK_NAMES | {address.lower(), *extra} if loopback else None
+
+
+def new_app(settings: ShellSettings) -> FastAPI:
+    """An application without routes but `/openapi.json` and `/docs`."""
+    app = FastAPI(
+        title="keeps",
+        summary="Agent memory that people can see, correct and erase.",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        separate_input_output_schemas=False,
+    )
+    app.state.settings = settings
+    errors.install(app)
+    docs.install(app)
+    # Added last is outermost: the edge sees every request first, the raw path is settled just before routing.
+    app.add_middleware(RawPath)
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=_METHODS,
+            allow_headers=["*"],
+            expose_headers=_EXPOSED,
+        )
+    app.add_middleware(Edge, settings=settings)
+    return app
+
+
+class Edge:
+    """ASGI middleware: each request is answered once and has a name; strangers and floods stay out."""
+
+    def __init__(self, app: ASGIApp, settings: ShellSettings) -> None:
+        self.app = app
+        self._settings = settings
+        self._running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        scope.setdefault("state", {})
+        reply = _Reply(scope, send)
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await error_response(refusal, scope)(scope, receive, reply)
+            return
+        self._running += 1
+        try:
+            await self.app(scope, receive, reply)
+        except ClientDisconnect:
+            _log.info("request %s: the client left", request_id(scope))
+        except Exception as error:  # noqa: BLE001 - the edge: a fault of ours must still be answered
+            response = internal_error(error, scope)
+            if not reply.started:
+                await response(scope, receive, reply)
+        finally:
+            self._running -= 1
+
+    def _refusal(self, scope: Scope) -> Invalid | Unavailable | None:
+        if self._running >= self._settings.max_in_flight:
+            return Unavailable("too many requests are running: ask again in a moment", retry_after_s=1)
+        allowed = self._settings.allowed_hosts
+        if allowed is not None and host_name(scope) not in allowed:
+            return Invalid(
+                "this Host is not served here: use localhost, or start the server for another name"
+            )
+        return None
+
+
+_log = logging.getLogger(__name__)
+
+
+def host_name(scope: Scope) -> str | None:
+    """The name in the Host header, lower case, without port or brackets; None unless there is just one."""
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    if len(hosts) != 1:
+        return None
+    host = hosts[0].decode("latin-1").lower()
+    if host.startswith("["):
+        name, closed, port = host[1:].partition("]")
+        return name if closed and (not port or port.startswith(":")) else None
+    return host.partition(":")[0]
+
+
+class _Reply:
+    """Sends on, with the headers every reply carries; remembers whether the reply has begun."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self.started = False
+        self._scope = scope
+        self._send = send
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            headers = MutableHeaders(raw=message.setdefault("headers", []))
+            headers[TRACE_HEADER] = self._scope["state"].get("trace_id") or request_id(self._scope)
+            headers.setdefault("X-Content-Type-Options", "nosniff")
+            headers.setdefault("Cache-Control", "no-store")
+            version = next((value for name, value in self._scope["headers"] if name == b"api-version"), None)
+            if version is not None and len(version) <= _MAX_VERSION_CHARS and version.isalnum():
+                headers["api-version"] = version.decode("ascii")
+        await self._send(message)
