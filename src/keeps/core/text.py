@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -59,7 +59,7 @@ def clean(text: str, *, limit_chars: int | None = None) -> Cleaned:
     refuse_bad_text(text)
     current, hidden = text, False
     while True:
-        visible = _without_invisible(unicodedata.normalize("NFC", current))
+        visible = _invisible_as(lambda _: "", unicodedata.normalize("NFC", current))
         hidden = hidden or visible != unicodedata.normalize("NFC", current)
         tidy = _CONTROLS.sub(" ", _LINE_ENDS.sub("\n", visible))
         tidy = _BLANK_LINES.sub("\n\n", tidy.strip())
@@ -71,13 +71,20 @@ def clean(text: str, *, limit_chars: int | None = None) -> Cleaned:
     return Cleaned(current, hidden)
 
 
-def _without_invisible(text: str) -> str:
+def reveal(text: str) -> str:
+    """`text` with every character that `clean` would remove as hidden written as `⟨U+202E⟩`."""
+    return _invisible_as(lambda hidden: "".join(f"⟨U+{ord(char):04X}⟩" for char in hidden), text)
+
+
+def _invisible_as(shown: Callable[[str], str], text: str) -> str:
     if text.isascii():
         return text
-    text = _TAGS.sub(lambda match: match.group(1) or "", text)
-    text = _BIDI_AND_INVISIBLE.sub("", text)
-    text = _SELECTOR_RUNS.sub("", text)
-    return _JOINERS.sub(_kept_joiner, text)
+    # Joiners first: what stands beside them must still be what the writer put there.
+    text = _JOINERS.sub(lambda match: _kept_joiner(match) or shown(match.group()), text)
+    text = _TAGS.sub(lambda match: match.group(1) or shown(match.group()), text)
+    for hidden in (_BIDI_AND_INVISIBLE, _SELECTOR_RUNS):
+        text = hidden.sub(lambda match: shown(match.group()), text)
+    return text
 
 
 def _kept_joiner(match: re.Match[str]) -> str:
