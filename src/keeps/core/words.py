@@ -130,19 +130,23 @@ def fold(text: str) -> str:
     """Case, width and accents of Latin and Greek letters removed; other scripts keep their marks."""
     if text.isascii():
         return text.lower()
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    if folded.isascii():
-        return folded
+    return _unaccented(unicodedata.normalize("NFKC", text).casefold())
+
+
+def _unaccented(text: str) -> str:
+    """Latin and Greek letters without their accents; a dot or ring in another script is part of its letter."""
+    if text.isascii():
+        return text
     out: list[str] = []
     strip = False
-    for char in unicodedata.normalize("NFD", folded):
+    for char in unicodedata.normalize("NFD", text):
         if "\u0300" <= char <= "\u036f":
             if strip:
                 continue
         else:
             strip = _LATIN_GREEK.match(char) is not None
         out.append(char)
-    return unicodedata.normalize("NFC", "".join(out)).replace("ё", "е")
+    return unicodedata.normalize("NFC", "".join(out)).replace("ё", "е").replace("Ё", "Е")
 
 
 def _terms(text: str, stem: Stem, *, asking: bool) -> Iterator[tuple[str, bool]]:
@@ -166,7 +170,8 @@ def _runs(text: str) -> Iterator[str]:
     if text.isascii():
         cleaned, pattern = text, _ASCII_RUN
     else:
-        cleaned, pattern = _visible(unicodedata.normalize("NFKC", _APOSTROPHE.sub("'", text))), _RUN
+        plain = unicodedata.normalize("NFKC", _APOSTROPHE.sub("'", text))
+        cleaned, pattern = _unaccented(_visible(plain)), _RUN
     for found in pattern.finditer(cleaned):
         run = found.group()
         if "'" in run:

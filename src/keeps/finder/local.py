@@ -239,7 +239,7 @@ class LocalFinder:
 
 def _fill(file: TextFile, change: int, batch: Sequence[Entry | Name]) -> None:
     entries = [item for item in batch if isinstance(item, Entry)]
-    file.apply(change, entries, names=[item for item in batch if isinstance(item, Name)])
+    file.apply(change, entries, put_names=[item for item in batch if isinstance(item, Name)])
 
 
 def _remove(path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from keeps.core import words
+from keeps.finder import names
 from keeps.finder.base import Entry, Found, Kind, Name
 from keeps.finder.text import Hit, Postings, Row, TextIndex, Wanted
 
@@ -31,9 +32,6 @@ _AFTER_COUNT_MARK: Final = "\ue002"
 _MAX_COUNT: Final = len(_DIGITS) - 1
 _FEW_SETS: Final = 4
 _BATCH: Final = 500
-_MAX_NAME_WORDS: Final = 6
-_MAX_QUESTION_NAME_WORDS: Final = 256
-_MAX_UNSPACED_NAME_CHARS: Final = 12
 
 _SCHEMA: Final = """
     CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -131,7 +129,7 @@ class TextFile:
         change: int,
         put: Sequence[Entry] = (),
         drop: Sequence[str] = (),
-        names: Sequence[Name] = (),
+        put_names: Sequence[Name] = (),
         drop_names: Sequence[Name] = (),
     ) -> None:
         """One transaction; what is in memory follows once it is committed."""
@@ -150,7 +148,8 @@ class TextFile:
                         self._name_row(name),
                     )
                 self._db.executemany(
-                    "INSERT OR IGNORE INTO name VALUES (?, ?, ?, ?)", [self._name_row(name) for name in names]
+                    "INSERT OR IGNORE INTO name VALUES (?, ?, ?, ?)",
+                    [self._name_row(name) for name in put_names],
                 )
                 self._set_meta(applied=change)
         except BaseException:
@@ -196,31 +195,7 @@ class TextFile:
         numbers = self._numbers(scope_sets)
         if not numbers:
             return []
-        asked = words.name_words(query)[:_MAX_QUESTION_NAME_WORDS]
-        capital = words.capitalised_words(query)[:_MAX_QUESTION_NAME_WORDS]
-        known = self._known_names(_keys(asked, query), numbers)
-        found: dict[Name, None] = {}
-        folded = words.fold(query)
-        at = 0
-        while at < len(asked):
-            step = 1
-            for length in range(min(_MAX_NAME_WORDS, len(asked) - at), 0, -1):
-                key = " ".join(asked[at : at + length])
-                if key in words.STOP_WORDS and not (capital[at] and at > 0):
-                    continue
-                meant = [name for name in known.get(key, ()) if _edges_agree(name.name, folded)]
-                if meant:
-                    found.update(dict.fromkeys(meant))
-                    step = length
-                    break
-            else:
-                if words.has_unspaced(asked[at]):
-                    for key in _longest_inside(asked[at], known):
-                        found.update(dict.fromkeys(known[key]))
-            at += step
-        for key in _symbols(query):
-            found.update(dict.fromkeys(known.get(key, ())))
-        return list(found)
+        return names.mentioned(query, self._known_names(names.keys(query), numbers))
 
     def scrub(self) -> None:
         """Rewrite the full-text table without what was dropped, and empty the log."""
@@ -367,7 +342,7 @@ class TextFile:
         return known
 
     def _name_row(self, name: Name) -> tuple[str, int, str, str]:
-        return _key(name.name), self._set_number(name.scope_set), name.entity, name.name
+        return names.key(name.name), self._set_number(name.scope_set), name.entity, name.name
 
     def _numbers(self, scope_sets: Collection[str]) -> frozenset[int]:
         return frozenset(self._sets[name] for name in scope_sets if name in self._sets)
@@ -436,52 +411,6 @@ def _grouped(found: Iterable[tuple[str, int]]) -> dict[int, Postings]:
             own, before = _DIGITS.index(token[-2]), _DIGITS.index(token[-1])
         into.append((row, own, before))
     return {number: Postings(late=late).settle() for number, late in rows.items()}
-
-
-def _key(name: str) -> str:
-    """What a name is found by: its folded words; a name of symbols only: itself."""
-    return " ".join(words.name_words(name)) or words.fold(name)
-
-
-def _keys(asked: Sequence[str], query: str) -> list[str]:
-    """Every key that a name mentioned in the question can have."""
-    keys: dict[str, None] = {}
-    for at in range(len(asked)):
-        for length in range(1, min(_MAX_NAME_WORDS, len(asked) - at) + 1):
-            keys[" ".join(asked[at : at + length])] = None
-    for word in asked:
-        if words.has_unspaced(word):
-            short = word[:_MAX_QUESTION_NAME_WORDS]
-            for at in range(len(short)):
-                for end in range(at + 2, min(at + _MAX_UNSPACED_NAME_CHARS, len(short)) + 1):
-                    keys[short[at:end]] = None
-    keys.update(dict.fromkeys(_symbols(query)))
-    return list(keys)
-
-
-def _symbols(query: str) -> list[str]:
-    """The pieces between spaces that hold no letter or digit."""
-    pieces = query[:4096].split()
-    return [words.fold(piece) for piece in pieces if len(piece) <= 32 and not words.name_words(piece)]
-
-
-def _longest_inside(run: str, known: Mapping[str, object]) -> list[str]:
-    """The keys in a run of characters without spaces, from left to right the longest first."""
-    found: list[str] = []
-    at = 0
-    while at < len(run):
-        for end in range(min(len(run), at + _MAX_UNSPACED_NAME_CHARS), at + 1, -1):
-            if run[at:end] in known:
-                found.append(run[at:end])
-                at = end - 1
-                break
-        at += 1
-    return found
-
-
-def _edges_agree(name: str, folded: str) -> bool:
-    """A name that begins or ends with a symbol ("c++", ".net") must stand so in the question."""
-    return (name[:1].isalnum() and name[-1:].isalnum()) or words.fold(name) in folded
 
 
 def _labels_of(stored: str | None) -> frozenset[str]:
