@@ -195,7 +195,10 @@ def region(verb: Verb, principal: Grants, key: Grants | None = None, target: Gra
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Someone who can hold grants. `home` is the scope node bound to it; None when it has none."""
+    """Someone who can hold grants. `home` is the scope node bound to it; None when it has none.
+
+    `trusted_writer`: an admin vouches for what its code writes, so its facts count as written by the app.
+    """
 
     id: PrincipalId
     display_name: str
@@ -203,6 +206,7 @@ class Principal:
     grants: Grants = field(default_factory=dict[Verb, tuple[Pattern, ...]])
     home: ScopePath | None = None
     external_id: str | None = None
+    trusted_writer: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

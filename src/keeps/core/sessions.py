@@ -18,6 +18,10 @@ CHUNK_CHARS: Final = 2_000
 """The longest passage a turn is cut into, in characters."""
 
 
+RENDERED: Final = "rendered"
+"""Flag of a turn whose text we wrote from given facts: one line a fact, and no passage."""
+
+
 class Role(StrEnum):
     """Who spoke."""
 

@@ -78,7 +78,11 @@ def plan(standing: Standing, incoming: Fact, *, observed: bool, floor: float = C
     closed, opened = _link(head, incoming)
     closed_twins = tuple(_close(twin, opened, recorded_at=opened.clocks.recorded_at) for twin in twins)
     return Plan(
-        opened=opened, changed=(closed, *closed_twins), head=opened.id, corrected=(head, opened), doubts=doubts
+        opened=opened,
+        changed=(closed, *closed_twins),
+        head=opened.id,
+        corrected=(head, opened),
+        doubts=doubts,
     )
 
 

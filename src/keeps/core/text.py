@@ -227,8 +227,12 @@ def _is_selector(char: str) -> bool:
 
 def _without_outer_marks(text: str) -> str:
     """Signs that carry meaning stay: `C#`, `-5`, `50%`, `.net` and a lone `?` are not shortened."""
-    bare = text.rstrip(_SENTENCE_ENDS).lstrip(_OPENERS)
-    if len(bare) > 1 and bare[0] in _QUOTES and bare[-1] in _QUOTES:
-        bare = bare[1:-1]
-    bare = bare.strip()
-    return bare or text
+    start, end = 0, len(text)
+    while True:
+        while start < end and (text[end - 1] in _SENTENCE_ENDS or text[end - 1].isspace()):
+            end -= 1
+        while start < end and (text[start] in _OPENERS or text[start].isspace()):
+            start += 1
+        if end - start < 2 or text[start] not in _QUOTES or text[end - 1] not in _QUOTES:
+            return text[start:end] or text
+        start, end = start + 1, end - 1

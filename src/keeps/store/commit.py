@@ -15,7 +15,7 @@ class Batch:
     """What one commit writes. Every list may stay empty; `at` and `rows` tell followers what changed.
 
     `places`: `{id, expected, next, at}`, the next turn number of a session, compared and set.
-    `chains`: `{id, expected, set}`, the head of a chain, compared and set.
+    `chains`: `{id, expected, set}`, a chain whose revision must be `expected` (0: none yet), written whole.
     `guards`: `{id, rev}`, rows that must still be as they were read.
     `patches`: `{id, set}`, rows that change; a field set to `None` is removed.
     `puts`: whole rows written over what was there; `deletes`: ids of rows that go, with their edges.
@@ -42,7 +42,6 @@ class Batch:
     creates: list[Record] = field(default_factory=list[Record])
     puts: list[Record] = field(default_factory=list[Record])
     deletes: list[RecordID] = field(default_factory=list[RecordID])
-    replies: list[Record] = field(default_factory=list[Record])
     jobs: list[Record] = field(default_factory=list[Record])
 
     def patch(self, record_id: RecordID, **changes: Any) -> None:
@@ -69,9 +68,11 @@ _PARTS: Final[tuple[tuple[str, LiteralString], ...]] = (
     (
         "chains",
         "FOR $c IN $chains {"
-        " IF ((SELECT VALUE head FROM ONLY $c.id) ?? NONE) != $c.expected { THROW 'stale-head' };"
+        " IF ((SELECT VALUE rev FROM ONLY $c.id) ?? 0) != $c.expected { THROW 'stale-head' };"
         " UPSERT $c.id CONTENT $c.set RETURN NONE };",
     ),
+    # Before the inserts: a row that moves to another scope set is deleted and inserted under its own id.
+    ("deletes", "DELETE $deletes RETURN NONE;"),
     ("scopes", "INSERT IGNORE INTO scope $scopes RETURN NONE;"),
     ("scope_sets", "INSERT IGNORE INTO scope_set $scope_sets RETURN NONE;"),
     ("sessions", "INSERT INTO session $sessions RETURN NONE;"),
@@ -84,7 +85,8 @@ _PARTS: Final[tuple[tuple[str, LiteralString], ...]] = (
         " scope_set = $e.scope_set, updated_at = $e.updated_at,"
         " display = display ?? $e.display, created_at = created_at ?? $e.created_at,"
         " category = IF $e.importance > (importance ?? 0) { $e.category } ELSE { category },"
-        " importance = IF $e.importance > (importance ?? 0) { $e.importance } ELSE { importance }"
+        " importance = IF $e.importance > (importance ?? 0) { $e.importance } ELSE { importance },"
+        " forgotten_at = NONE"
         " RETURN NONE };",
     ),
     ("attributes", "INSERT INTO attribute $attributes RETURN NONE;"),
@@ -95,8 +97,6 @@ _PARTS: Final[tuple[tuple[str, LiteralString], ...]] = (
     ("proposals", "INSERT INTO proposal $proposals RETURN NONE;"),
     ("creates", "FOR $x IN $creates { CREATE $x.id CONTENT $x.row RETURN NONE };"),
     ("puts", "FOR $x IN $puts { UPSERT $x.id CONTENT $x.row RETURN NONE };"),
-    ("deletes", "DELETE $deletes RETURN NONE;"),
-    ("replies", "INSERT INTO reply $replies RETURN NONE;"),
     ("jobs", "INSERT INTO job $jobs RETURN NONE;"),
 )
 

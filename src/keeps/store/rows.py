@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from keeps.core.entities import EntityRef, parse_ref
+from keeps.core.entities import EntityRef, EntityType
 from keeps.core.facts import (
     Action,
     Category,
@@ -45,6 +45,12 @@ def table_of(row: Row) -> str:
 def ref_of(row: Row) -> str:
     """The name of a remembered row everywhere outside its table: `attribute:<id>`."""
     return f"{table_of(row)}:{row.id}"
+
+
+def stored_ref(text: str) -> EntityRef:
+    """The reference a row holds: already in normal form, so only taken apart."""
+    type_, _, name = text.partition("/")
+    return EntityRef(EntityType(type_), name)
 
 
 def entity_id(ref: EntityRef, scope: Scope) -> RecordID:
@@ -163,7 +169,7 @@ def fact_from_row(record: Record, scope: Scope) -> Fact:
     """The fact a row holds."""
     return Fact(
         **_base_from_row(record, scope),
-        entity=parse_ref(record["entity"]),
+        entity=stored_ref(record["entity"]),
         key=record["key"],
         value=record["value"],
         supersedes=_row_id(record.get("supersedes")),
@@ -187,9 +193,9 @@ def relation_from_row(record: Record, scope: Scope) -> Relation:
     """The relation an edge holds."""
     return Relation(
         **_base_from_row(record, scope),
-        subject=parse_ref(record["subject"]),
+        subject=stored_ref(record["subject"]),
         label=record["label"],
-        object=parse_ref(record["object"]),
+        object=stored_ref(record["object"]),
     )
 
 
@@ -208,9 +214,9 @@ def action_from_row(record: Record, scope: Scope) -> Action:
     """The action a row holds."""
     return Action(
         **_base_from_row(record, scope),
-        actor=parse_ref(record["actor"]),
+        actor=stored_ref(record["actor"]),
         verb=record["verb"],
-        object=parse_ref(record["object"]) if record.get("object") else None,
+        object=stored_ref(record["object"]) if record.get("object") else None,
         object_text=record.get("object_text"),
     )
 
@@ -319,7 +325,18 @@ def chain_record(entity: EntityRef, chain: str, scope_set: str, pillar: Pillar) 
     return RecordID("chain", [str(entity), chain, scope_set, str(pillar)])
 
 
+def chain_to_row(fact: Fact, head: str | None, members: list[str], rev: int) -> Record:
+    """A chain as a row. `members`: its head and the live contenders beside it."""
+    return {
+        "entity": str(fact.entity),
+        "key": fact.key,
+        "scope_set": fact.scope.id,
+        "pillar": str(fact.source.pillar),
+        "head": head,
+        "members": [RecordID("attribute", member) for member in members],
+        "rev": rev,
+    }
+
+
 def _row_id(value: str | None) -> RowId | None:
     return RowId(value) if value else None
-
-

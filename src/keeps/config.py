@@ -1,0 +1,53 @@
+"""What a process reads from its environment, once: every name begins with `KEEPS_`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 9090
+LEGACY_LIST_USER_AGENTS = ("surrealdb-py-spectron/", "surrealdb-spectron-js/")
+"""Clients that iterate a bare array where newer ones expect an object with a page."""
+
+
+class Config(BaseSettings):
+    """Settings of one process. What an admin changes without a restart lives in the database instead."""
+
+    model_config = SettingsConfigDict(env_prefix="KEEPS_", frozen=True, extra="forbid")
+
+    data: Path | None = Field(default=None, description="Data folder. None keeps everything in memory.")
+    engine_url: str | None = Field(
+        default=None,
+        description="Where the record lives; default: the data folder. `wss://host` names a SurrealDB server.",
+    )
+    engine_namespace: str = Field(default="keeps", description="Namespace on a SurrealDB server.")
+    engine_user: str | None = Field(default=None, description="User on a SurrealDB server.")
+    engine_password: SecretStr | None = Field(default=None, description="Password of that user.")
+    policy: Literal["automatic"] = Field(
+        default="automatic", description="What may be kept without asking. Only `automatic` exists so far."
+    )
+    delegation: Literal["any", "manage"] = Field(
+        default="manage",
+        description="Who may act for another principal: any key, or those that hold grant:manage over its grants.",
+    )
+    auto_register_scopes: bool = Field(default=True, description="A write registers the scopes it names.")
+    lens_includes_ancestors: bool = Field(default=False, description="A lens on a child also keeps its parents' rows.")
+    lenient_categories: bool = Field(
+        default=True, description="An unknown memory category counts as `context` instead of being refused."
+    )
+    read_timeout_s: float = Field(default=5.0, gt=0, description="Longest wait for one read of the record, seconds.")
+    max_body_bytes: int = Field(default=1024 * 1024, gt=0, description="Largest JSON body, bytes.")
+    max_in_flight: int = Field(default=256, gt=0, description="Requests served at once; more get a 503.")
+    cors_origins: tuple[str, ...] = Field(default=(), description="Exact browser origins that may call the API.")
+    allowed_hosts: tuple[str, ...] = Field(
+        default=(), description="Host names accepted besides loopback when listening on loopback."
+    )
+    legacy_list_user_agents: tuple[str, ...] = Field(
+        default=LEGACY_LIST_USER_AGENTS, description="User-Agent prefixes that get bare arrays from list routes."
+    )
+    allow_self_service_keys: bool = Field(default=True, description="Keys may mint further keys of their principal.")
+    max_token_ttl_s: int | None = Field(default=None, gt=0, description="Longest life of a minted key, seconds.")

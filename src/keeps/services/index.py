@@ -1,0 +1,178 @@
+"""The finder kept equal to the record: what each row gives it, how it catches up, how it is built anew."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from keeps.core.facts import Row, Status
+from keeps.core.sessions import Chunk, Turn, may_share_window
+from keeps.finder.base import Entry, Finder, FinderLost, Name
+from keeps.store import commit as store_commit
+from keeps.store import facts as store_facts
+from keeps.store import index as store_index
+from keeps.store import sessions as store_sessions
+from keeps.store.db import Db
+from keeps.store.rows import ref_of
+from keeps.store.scopes import ScopeSets, load_scope_sets
+
+WINDOW_CHARS: Final = 2_000
+"""How much of the end of the previous turn may stand in a window, characters."""
+
+_PAGE: Final = 500
+
+
+@dataclass(slots=True, kw_only=True)
+class Changes:
+    """What one commit changes in the finder."""
+
+    put: list[Entry] = field(default_factory=list[Entry])
+    drop: list[str] = field(default_factory=list[str])
+    names: list[Name] = field(default_factory=list[Name])
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """A record and the finder over it; `uid` names the record, so that no finder of another is taken for it."""
+
+    db: Db
+    finder: Finder
+    sets: ScopeSets
+    uid: str
+
+
+def entry_of(row: Row) -> Entry:
+    """What a fact, relation or action gives the finder."""
+    ref = ref_of(row)
+    return Entry(
+        ref=ref,
+        unit=ref,
+        kind="fact",
+        scope_set=row.scope.id,
+        text=f"{row.summary} {row.source_clause}" if row.source_clause else row.summary,
+        labels=frozenset(row.labels),
+        live=row.control.status is Status.CONFIRMED,
+    )
+
+
+def entries_of(turn: Turn, chunks: Sequence[Chunk], previous: Turn | None) -> list[Entry]:
+    """What a turn gives the finder: an entry a passage, the first with the window of the previous turn."""
+    before = previous if previous is not None and may_share_window(previous, turn) else None
+    return [
+        Entry(
+            ref=f"turn:{turn.id}",
+            unit=f"memory_chunk:{chunk.id}",
+            kind="passage",
+            scope_set=turn.scope.id,
+            text=_spoken(turn, turn.content[chunk.start : chunk.end]),
+            before=_spoken(before, before.content[-WINDOW_CHARS:]) if before and chunk.position == 0 else "",
+            window_of=f"turn:{before.id}" if before and chunk.position == 0 else None,
+            labels=frozenset(turn.labels),
+        )
+        for chunk in chunks
+    ]
+
+
+def _spoken(turn: Turn, text: str) -> str:
+    return f"{turn.speaker}: {text}" if turn.speaker else text
+
+
+async def follow(at: Indexed, number: int, changes: Changes) -> None:
+    """Bring the finder to change `number`, whose content is `changes`; by the record when it lags or is lost."""
+    try:
+        if await at.finder.applied() == number - 1:
+            await at.finder.apply(number, put=changes.put, drop=changes.drop, names=changes.names)
+            return
+    except FinderLost:
+        pass
+    await catch_up(at)
+
+
+async def catch_up(at: Indexed) -> None:
+    """Bring the finder to the record's last change, from the list of changes or, when that does not reach, anew."""
+    last = await store_commit.last_change(at.db)
+    try:
+        applied = await at.finder.applied()
+        if applied == last:
+            return
+        await load_scope_sets(at.db, at.sets)
+        if applied is not None and applied < last and await _apply_changes(at, applied, last):
+            return
+    except FinderLost:
+        pass
+    await rebuild(at)
+
+
+async def _apply_changes(at: Indexed, applied: int, last: int) -> bool:
+    """True when every change up to `last` was there to apply."""
+    while applied < last:
+        page = await store_commit.changes_since(at.db, applied)
+        if not page or page[0][0] != applied + 1:
+            return False
+        refs = list(dict.fromkeys(ref for _, rows in page for ref in rows))
+        changes = await read_changes(at, refs)
+        applied = page[-1][0]
+        await at.finder.apply(applied, put=changes.put, drop=changes.drop, names=changes.names)
+    return True
+
+
+async def read_changes(at: Indexed, refs: Sequence[str]) -> Changes:
+    """What the finder must change for rows that changed, read from the record as it is now.
+
+    The neighbour whose window held a changed turn is indexed again with it.
+    """
+    turns = {ref.partition(":")[2] for ref in refs if ref.startswith("turn:")}
+    turns |= {ref.partition(":")[2] for ref in await at.finder.neighbours([f"turn:{turn}" for turn in sorted(turns)])}
+    turns |= await store_index.turns_after(at.db, sorted(turns))
+    changes = Changes(drop=[*refs, *(f"turn:{turn}" for turn in sorted(turns))])
+    changes.drop = list(dict.fromkeys(ref for ref in changes.drop if _is_indexed(ref)))
+    for turn, chunks, previous in await _windows(at.db, at.sets, sorted(turns)):
+        if turn.active:
+            changes.put += entries_of(turn, chunks, previous)
+    facts = [ref for ref in refs if ref.partition(":")[0] in store_facts.FACT_TABLES]
+    for start in range(0, len(facts), _PAGE):
+        rows = await store_facts.by_refs(at.db, at.sets, facts[start : start + _PAGE], at.sets.everything())
+        changes.put += [entry_of(row) for row in rows.values() if row.clocks.forgotten_at is None]
+        changes.names += _names(rows.values())
+    return changes
+
+
+def _is_indexed(ref: str) -> bool:
+    table = ref.partition(":")[0]
+    return table == "turn" or table in store_facts.FACT_TABLES
+
+
+def _names(rows: Iterable[Row]) -> list[Name]:
+    return [
+        Name(entity=str(ref), scope_set=row.scope.id, name=ref.name)
+        for row in rows
+        for ref in store_facts.entities_of(row)
+    ]
+
+
+async def _windows(db: Db, sets: ScopeSets, turns: Sequence[str]) -> list[tuple[Turn, Sequence[Chunk], Turn | None]]:
+    found = await store_sessions.turns_by_id(db, sets, turns, sets.everything())
+    chunks = await store_sessions.chunks_of(db, list(found))
+    windows: list[tuple[Turn, Sequence[Chunk], Turn | None]] = []
+    for turn in found.values():
+        before = await store_sessions.turns_at(db, sets, turn.session, [turn.seq - 1]) if turn.seq else []
+        windows.append((turn, chunks.get(turn.id, ()), before[0] if before else None))
+    return windows
+
+
+async def rebuild(at: Indexed) -> None:
+    """Build the finder anew from the record."""
+    number = await store_commit.last_change(at.db)
+    await load_scope_sets(at.db, at.sets)
+    await at.finder.rebuild(at.uid, _everything(at.db, at.sets), number)
+
+
+async def _everything(db: Db, sets: ScopeSets) -> AsyncIterator[Entry | Name]:
+    async for turn, chunks, previous in store_index.all_turns(db, sets):
+        for entry in entries_of(turn, chunks, previous):
+            yield entry
+    async for row in store_index.all_rows(db, sets):
+        yield entry_of(row)
+        for name in _names([row]):
+            yield name

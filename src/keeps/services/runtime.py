@@ -1,0 +1,223 @@
+"""What a process works with: the engine, the contexts it has open, and the one way to commit."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+import tempfile
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from keeps.config import Config
+from keeps.core.errors import NotFound
+from keeps.core.facts import RowId
+from keeps.core.scopes import ScopePath
+from keeps.core.text import fold
+from keeps.finder.base import Finder
+from keeps.finder.local import LocalFinder
+from keeps.services import index
+from keeps.services.index import Changes, Indexed
+from keeps.store import commit as store_commit
+from keeps.store import contexts as store_contexts
+from keeps.store import meta as store_meta
+from keeps.store import scopes as store_scopes
+from keeps.store.commit import Batch
+from keeps.store import erase as store_erase
+from keeps.store import secrets as store_secrets
+from keeps.store import watermark as store_watermark
+from keeps.store.db import Db, Engine, open_engine
+from keeps.store.ledger import Ledger
+from keeps.store.migrate import migrate
+from keeps.store.scopes import ScopeSets
+from keeps.store.watermark import Watermark
+
+Clock = Callable[[], datetime]
+
+_ID_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
+MAX_REPLANS: Final = 16
+"""How often a write is planned again when other writers come first."""
+
+
+def system_clock() -> datetime:
+    """Now, aware UTC."""
+    return datetime.now(UTC)
+
+
+def new_id() -> RowId:
+    """A fresh row id: 20 characters of a-z and 0-9, 103 random bits."""
+    return RowId("".join(secrets.choice(_ID_LETTERS) for _ in range(20)))
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    """One open context: its database, its finder, its scope sets, and the lock that orders its commits."""
+
+    id: str
+    uid: str
+    db: Db
+    finder: Finder
+    secret: bytes
+    watermark: Watermark
+    config: Mapping[str, Any]
+    sets: ScopeSets = field(default_factory=ScopeSets)
+    nodes: set[ScopePath] = field(default_factory=set[ScopePath])
+    entity_locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+    _committing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def indexed(self) -> Indexed:
+        """The record and finder of this context, as the index sees them."""
+        return Indexed(self.db, self.finder, self.sets, self.uid)
+
+    async def commit(self, batch: Batch, changes: Changes | None = None) -> int:
+        """Write one durable commit and bring the finder along; the number of the change.
+
+        Once begun it is carried through, also when the caller is cancelled. Raises: see `store.commit.commit`.
+        """
+        return await asyncio.shield(self._commit(batch, changes or Changes()))
+
+    async def _commit(self, batch: Batch, changes: Changes) -> int:
+        async with self._committing:
+            number = await store_commit.commit(self.db, batch)
+            self.watermark.write(self.db.name, number)
+            for row in batch.scope_sets:
+                self.sets.add(store_scopes.scope_of_row(row))
+            self.nodes.update(ScopePath(row["id"].id) for row in batch.scopes)
+            await index.follow(self.indexed, number, changes)
+            return number
+
+    def fold_key(self, text: str) -> str:
+        """A keyed hash of a folded text: finds equal texts without keeping a guessable hash."""
+        return hmac.new(self.secret, fold(text).encode(), sha256).hexdigest()[:32]
+
+    @asynccontextmanager
+    async def alone_on(self, names: Iterable[str]) -> AsyncIterator[None]:
+        """Keep other writers of the same entities out; always taken in one order, so nobody waits in a circle."""
+        async with AsyncExitStack() as held:
+            for name in sorted(set(names)):
+                await held.enter_async_context(self.entity_locks[name])
+            yield
+
+
+@dataclass(slots=True, kw_only=True)
+class Runtime:
+    """Everything a verb needs besides its request."""
+
+    config: Config
+    folder: Path
+    engine: Engine
+    control: Db
+    pepper: bytes
+    ledger: Ledger
+    watermark: Watermark
+    clock: Clock = system_clock
+    contexts: dict[str, Context] = field(default_factory=dict[str, Context])
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def context(self, context_id: str) -> Context:
+        """The open context. Raises: NotFound when there is none of that id."""
+        found = self.contexts.get(context_id)
+        if found is not None:
+            return found
+        async with self._opening:
+            if context_id not in self.contexts:
+                row = await store_contexts.find(self.control, context_id)
+                if row is None:
+                    raise NotFound(f"context {context_id} does not exist")
+                self.contexts[context_id] = await self._open(row)
+        return self.contexts[context_id]
+
+    async def _open(self, row: store_contexts.ContextRow) -> Context:
+        db = await self.engine.database(row.database)
+        await migrate(db, "context")
+        uid = await store_meta.uid(db)
+        store_watermark.check(await store_commit.last_change(db), self.watermark.read(db.name))
+        context = Context(
+            id=row.id,
+            uid=uid,
+            db=db,
+            finder=await LocalFinder.open(self.folder / row.id / "finder", uid),
+            secret=hmac.new(self.pepper, uid.encode(), sha256).digest(),
+            watermark=self.watermark,
+            config=row.config,
+        )
+        await store_scopes.load_scope_sets(db, context.sets)
+        context.nodes.update(node.path for node in await store_scopes.list_nodes(db))
+        await self._replay(context)
+        await index.catch_up(context.indexed)
+        return context
+
+    async def _replay(self, context: Context) -> None:
+        """Carry out every tombstone the record has not seen: a restored record brings nothing back."""
+        applied = await store_meta.applied_tombstone(context.db)
+        for tombstone in self.ledger.since(context.id, applied):
+            batch = await store_erase.plan_replay(context.db, context.sets, tombstone, self.clock())
+            await context.commit(batch)
+        if self.ledger.head[0] > applied:
+            await context.finder.scrub()
+
+    async def commit_control(self, batch: Batch) -> int:
+        """Write one durable commit to the control database."""
+        number = await store_commit.commit(self.control, batch)
+        self.watermark.write(self.control.name, number)
+        return number
+
+    async def forget_context(self, context_id: str) -> None:
+        """Close a context and drop it from memory; its rows are the caller's business."""
+        context = self.contexts.pop(context_id, None)
+        if context is not None:
+            await context.finder.close()
+
+    async def close(self) -> None:
+        """Close every context, then the engine; what was acknowledged is on disk before and after."""
+        for context_id in list(self.contexts):
+            await self.forget_context(context_id)
+        await self.engine.close()
+        self.ledger.close()
+        self.watermark.close()
+
+
+RECORD_FOLDER: Final = "record"
+LEDGER_FOLDER: Final = "ledger"
+WATERMARK_FOLDER: Final = "watermark"
+
+
+@asynccontextmanager
+async def open_runtime(config: Config, *, clock: Clock = system_clock) -> AsyncIterator[Runtime]:
+    """A runtime over the data folder, or over nothing but memory when there is none. The caller holds the folder.
+
+    Raises:
+        StoreRefused: the folder cannot be used, was written by a newer version, or its record lost rows.
+    """
+    async with AsyncExitStack() as held:
+        folder = config.data or Path(held.enter_context(tempfile.TemporaryDirectory(prefix="keeps-")))
+        url = config.engine_url or (
+            "mem://" if config.data is None else f"surrealkv://{folder.resolve() / RECORD_FOLDER}"
+        )
+        engine = await open_engine(url)
+        held.push_async_callback(engine.close)
+        control = await engine.database("control")
+        await migrate(control, "control")
+        watermark = Watermark.open(folder / WATERMARK_FOLDER)
+        store_watermark.check(await store_commit.last_change(control), watermark.read(control.name))
+        rt = Runtime(
+            config=config,
+            folder=folder,
+            engine=engine,
+            control=control,
+            pepper=store_secrets.pepper(folder),
+            ledger=Ledger.open(folder / LEDGER_FOLDER),
+            watermark=watermark,
+            clock=clock,
+        )
+        try:
+            yield rt
+        finally:
+            await rt.close()

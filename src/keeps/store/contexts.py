@@ -1,0 +1,73 @@
+"""Contexts as rows of the control database."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from keeps.store.db import Db, RecordID
+from keeps.store.rows import Record, key_of
+
+_PLAIN: Final = re.compile(r"[^A-Za-z0-9-]")
+_MAX_NAME: Final = 110
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextRow:
+    """A context as registered. `database` is where its rows live."""
+
+    id: str
+    namespace: str
+    database: str
+    created_at: datetime
+    description: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    enforcement_blocked: bool = False
+
+
+def database_of(context_id: str) -> str:
+    """The name of a context's database: the id with every byte a database name may not hold spelled out."""
+    spelled = _PLAIN.sub(lambda found: f"_{ord(found.group()):02x}", context_id)
+    if len(spelled) > _MAX_NAME:
+        spelled = hashlib.sha256(context_id.encode()).hexdigest()
+    return f"context_{spelled}"
+
+
+async def find(db: Db, context_id: str) -> ContextRow | None:
+    """The context, `None` when there is none of that id."""
+    row = (await db.run("SELECT * FROM ONLY $id TIMEOUT 2s;", id=RecordID("context", context_id)))[0]
+    return _from_row(row) if row else None
+
+
+async def list_all(db: Db) -> list[ContextRow]:
+    """All contexts in order of their ids."""
+    rows = (await db.run("SELECT * FROM context TIMEOUT 5s;"))[0]
+    return sorted((_from_row(row) for row in rows), key=lambda context: context.id)
+
+
+def to_row(context: ContextRow) -> Record:
+    """A context as a row, without its id."""
+    return {
+        "namespace": context.namespace,
+        "database": context.database,
+        "description": context.description,
+        "config": dict(context.config),
+        "enforcement_blocked": context.enforcement_blocked,
+        "created_at": context.created_at,
+    }
+
+
+def _from_row(row: Record) -> ContextRow:
+    return ContextRow(
+        id=key_of(row["id"]),
+        namespace=row["namespace"],
+        database=row["database"],
+        created_at=row["created_at"],
+        description=row.get("description"),
+        config=row["config"],
+        enforcement_blocked=row["enforcement_blocked"],
+    )

@@ -1,0 +1,93 @@
+"""Sessions, turns and passages: reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from keeps.core.facts import RowId
+from keeps.core.sessions import Chunk, Session, Turn
+from keeps.store.db import Db, RecordID
+from keeps.store.rows import chunk_from_row, key_of, session_from_row, turn_from_row
+from keeps.store.scopes import ScopeSets
+
+_READ_S: Final = 10.0
+
+
+async def find_session(db: Db, sets: ScopeSets, session: str, readable: Collection[str]) -> Session | None:
+    """The session, `None` when it is absent or lies outside the given scope sets."""
+    row = (await db.run("SELECT * FROM ONLY $id TIMEOUT 2s;", id=RecordID("session", session)))[0]
+    if not row or row["scope_set"] not in readable:
+        return None
+    return session_from_row(row, sets[row["scope_set"]])
+
+
+async def list_sessions(db: Db, sets: ScopeSets, readable: Collection[str]) -> list[Session]:
+    """Sessions in the readable scope sets, newest first."""
+    found = await db.run(
+        "SELECT * FROM session WHERE scope_set IN $sets TIMEOUT 5s;", timeout_s=_READ_S, sets=sorted(readable)
+    )
+    sessions = [session_from_row(row, sets[row["scope_set"]]) for row in found[0]]
+    return sorted(sessions, key=lambda s: (s.created_at, s.id), reverse=True)
+
+
+async def turns_by_id(db: Db, sets: ScopeSets, ids: Sequence[str], readable: Collection[str]) -> dict[str, Turn]:
+    """Turns by bare id, those alone that lie in the readable scope sets."""
+    if not ids:
+        return {}
+    found = await db.run(
+        "SELECT * FROM $ids TIMEOUT 5s;", timeout_s=_READ_S, ids=[RecordID("turn", turn) for turn in ids]
+    )
+    return {
+        key_of(row["id"]): turn_from_row(row, sets[row["scope_set"]])
+        for row in found[0]
+        if row["scope_set"] in readable
+    }
+
+
+async def turns_of(
+    db: Db, sets: ScopeSets, session: str, readable: Collection[str], *, after: int = -1, limit: int = 500
+) -> list[Turn]:
+    """Active turns of a session with a number above `after`, oldest first, at most `limit`."""
+    found = await db.run(
+        "SELECT * FROM turn WHERE session = $session_id AND seq > $after AND forgotten_at = NONE"
+        " ORDER BY seq LIMIT $limit TIMEOUT 5s;",
+        timeout_s=_READ_S,
+        session_id=session,
+        after=after,
+        limit=limit,
+    )
+    return [turn_from_row(row, sets[row["scope_set"]]) for row in found[0] if row["scope_set"] in readable]
+
+
+async def turns_at(db: Db, sets: ScopeSets, session: str, places: Sequence[int]) -> list[Turn]:
+    """Turns of a session by number, in no order; for windows, so whoever may see them decides elsewhere."""
+    if not places:
+        return []
+    found = await db.run(
+        "SELECT * FROM turn WHERE session = $session_id AND seq IN $places TIMEOUT 5s;",
+        timeout_s=_READ_S,
+        session_id=session,
+        places=list(places),
+    )
+    return [turn_from_row(row, sets[row["scope_set"]]) for row in found[0]]
+
+
+async def chunks_of(db: Db, turns: Sequence[str]) -> dict[str, list[Chunk]]:
+    """Passages of turns by bare turn id, in order."""
+    if not turns:
+        return {}
+    found = await db.run(
+        "SELECT * FROM memory_chunk WHERE turn IN $turns TIMEOUT 10s;", timeout_s=15.0, turns=list(turns)
+    )
+    by_turn: dict[str, list[Chunk]] = {}
+    for row in found[0]:
+        by_turn.setdefault(row["turn"], []).append(chunk_from_row(row))
+    for chunks in by_turn.values():
+        chunks.sort(key=lambda chunk: chunk.position)
+    return by_turn
+
+
+def turn_row_id(turn: RowId | str) -> RecordID:
+    """The row of a turn."""
+    return RecordID("turn", str(turn))
