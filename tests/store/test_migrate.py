@@ -13,7 +13,7 @@ from keeps.store.db import Db, ScriptRejected
 from keeps.store.migrate import migrate, migrations, schema_version
 
 FIRST = "DEFINE TABLE IF NOT EXISTS fact SCHEMAFULL;\nDEFINE FIELD IF NOT EXISTS text ON fact TYPE string;\n"
-SECOND = "-- a comment at the end\nDEFINE FIELD IF NOT EXISTS rev ON fact TYPE int DEFAULT 0;\nUPDATE fact SET rev = 1; --"
+SECOND = "DEFINE FIELD IF NOT EXISTS rev ON fact TYPE int DEFAULT 0;\nUPDATE fact SET rev = 1; -- a comment"
 
 
 def folder(root: Path, *steps: str) -> Path:

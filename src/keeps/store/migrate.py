@@ -47,8 +47,8 @@ def migrations(folder: Traversable) -> list[Migration]:
 
 
 async def migrate(db: Db, kind: Literal["control", "context"], *, folder: Traversable | None = None) -> int:
-    """The schema's version after applying what was missing. Each step and its number are one transaction, so an
-    interrupted one is simply run again.
+    """The schema's version after applying what was missing. Each step and its number are one transaction, so
+    an interrupted one is simply run again.
 
     Raises:
         StoreRefused: the data was written by a newer version.
@@ -58,7 +58,8 @@ async def migrate(db: Db, kind: Literal["control", "context"], *, folder: Traver
     if version > len(steps):
         raise StoreRefused(
             f"This data was written by a newer keeps: its schema is {version}, this version knows {len(steps)}. "
-            "Install the newer version again, or restore a backup made with this one (`keeps restore --data DIR FILE`)."
+            "Install the newer version again, or restore a backup that this one made: `keeps restore --data DIR "
+            "FILE`."
         )
     for step in steps[version:]:
         # A step comes from our own package, never from a user, so it may stand where a literal is asked for.
