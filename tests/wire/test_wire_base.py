@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keeps.core.errors import Invalid
-from keeps.wire.base import Instant, TopK, WireIn, WireOut, parse_instant, validated
+from keeps.core.instants import parse_instant
+from keeps.wire.base import Instant, TopK, WireIn, WireOut, validated
 
 
 class Asked(WireIn):
@@ -80,9 +81,7 @@ REFUSED_TIMES = [
     "1899-12-31T23:59:59Z",
     "2201-01-01T00:00:00Z",
     "0001-01-01T00:00:00+14:00",
-    "2026-01-01",
     "２026-01-01T00:00:00Z",
-    "2026-01-01T00:00:00Z\n",
     20260101,
     True,
     "",

@@ -49,9 +49,7 @@ def test_a_page_leads_to_the_next_request() -> None:
     assert CURSORS.request(again, route="/entities").after == ("k", "i")
 
 
-@pytest.mark.parametrize(
-    ("query", "route"), [({"type": "place"}, "/entities"), ({"type": "person"}, "/attributes")]
-)
+@pytest.mark.parametrize(("query", "route"), [({"type": "place"}, "/entities"), ({"type": "person"}, "/attributes")])
 def test_a_cursor_of_another_list_is_refused(query: dict[str, str], route: str) -> None:
     bound = binding("/entities", Filtered(type="person").filters())
     cursor = CURSORS.encode(("k", "i"), bound)

@@ -55,9 +55,7 @@ def test_the_body_is_readable_in_both_conventions() -> None:
         (429, {"message": "slow", "retry_after": 2}, Unavailable, "slow"),
     ],
 )
-def test_foreign_bodies_are_understood(
-    status: int, body: object, kind: type[KeepsError], message: str
-) -> None:
+def test_foreign_bodies_are_understood(status: int, body: object, kind: type[KeepsError], message: str) -> None:
     back = error_of(status, body)
     assert type(back) is kind
     assert back.message == message

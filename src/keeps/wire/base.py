@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from keeps.core.errors import Invalid, KeepsError
+from keeps.core.instants import parse_instant
 
 K_DEFAULT: Final = 10
 K_MAX: Final = 50
-
-_INSTANT: Final = re.compile(
-    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)", re.ASCII
-)
-_FIRST_YEAR: Final = 1900
-_LAST_YEAR: Final = 2200
 
 _ModelT = TypeVar("_ModelT", bound=BaseModel)
 
@@ -66,9 +60,7 @@ class WireIn(BaseModel):
 class WireOut(BaseModel):
     """A response: camelCase, optional members left out while they have no value."""
 
-    model_config = ConfigDict(
-        frozen=True, populate_by_name=True, alias_generator=to_camel, serialize_by_alias=True
-    )
+    model_config = ConfigDict(frozen=True, populate_by_name=True, alias_generator=to_camel, serialize_by_alias=True)
 
     def to_json(self) -> bytes:
         """UTF-8 JSON, fields without a value left out."""
@@ -98,40 +90,6 @@ def first_fault(error: ValidationError) -> str:
     return f"{where}: {what}" if where else what
 
 
-def parse_instant(value: object) -> datetime:
-    """A moment in UTC from RFC 3339 text with an offset, years 1900 to 2200. Raises: Invalid."""
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise Invalid("a time needs an offset, for example 2026-11-30T10:00:00Z")
-        moment = value
-    else:
-        moment = _parse_text(value)
-    try:
-        moment = moment.astimezone(UTC)
-    except OverflowError:
-        raise _bad_time() from None
-    if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
-        raise Invalid(f"a time must lie between the years {_FIRST_YEAR} and {_LAST_YEAR}")
-    return moment
-
-
-def _parse_text(value: object) -> datetime:
-    match = _INSTANT.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise _bad_time()
-    day, clock, fraction, offset = match.groups()
-    micros = (fraction or "")[:7]
-    zone = "+00:00" if offset in "Zz" else offset
-    try:
-        return datetime.fromisoformat(f"{day}T{clock}{micros.ljust(7, '0') if micros else ''}{zone}")
-    except ValueError:
-        raise _bad_time() from None
-
-
-def _bad_time() -> Invalid:
-    return Invalid("a time is written as RFC 3339 with an offset, for example 2026-11-30T10:00:00Z")
-
-
 def _instant(value: object) -> datetime:
     try:
         return parse_instant(value)
@@ -143,6 +101,14 @@ def _k(value: object) -> object:
     if value == 0 and not isinstance(value, bool):
         return K_DEFAULT
     return value
+
+
+def bare_id(value: str | None, *prefixes: str) -> str | None:
+    """The id without the name of its table: both `turn:x` and `x` name turn `x`; None stays None."""
+    if value is None:
+        return None
+    table, separator, rest = value.partition(":")
+    return rest if separator and rest and table in prefixes else value
 
 
 Instant = Annotated[datetime, BeforeValidator(_instant)]

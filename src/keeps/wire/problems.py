@@ -79,9 +79,7 @@ def problem_of(error: KeepsError) -> Problem:
     return INTERNAL
 
 
-def body_of(
-    problem: Problem, message: str, *, instance: str, retry_after_s: int | None = None
-) -> dict[str, object]:
+def body_of(problem: Problem, message: str, *, instance: str, retry_after_s: int | None = None) -> dict[str, object]:
     """The JSON body of `problem`; `instance` is the path that was asked for."""
     return {
         "type": TYPE_PREFIX + problem.slug,
@@ -100,9 +98,7 @@ def error_of(status: int, body: object, *, retry_after_s: int | None = None) -> 
     Bodies of other servers are understood as far as they go: `message`, else `detail`, `title`, `error`, or
     plain text.
     """
-    members: Mapping[str, object] = (
-        cast("Mapping[str, object]", body) if isinstance(body, Mapping) else _EMPTY
-    )
+    members: Mapping[str, object] = cast("Mapping[str, object]", body) if isinstance(body, Mapping) else _EMPTY
     slug = str(members.get("type", "")).removeprefix(TYPE_PREFIX)
     kind = _BY_SLUG.get(slug) or _BY_STATUS.get(status) or (Unavailable if status >= 500 else Invalid)
     message = next(

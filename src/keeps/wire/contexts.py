@@ -1,0 +1,109 @@
+"""Management: contexts, their principals and keys. Written in snake_case, unlike all else."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Self
+
+from pydantic import ConfigDict, Field
+
+from keeps.core.access import Principal, grants_to_wire
+from keeps.wire.base import WireIn, WireOut
+
+_SNAKE = ConfigDict(alias_generator=None)
+
+
+class ContextIn(WireIn):
+    model_config = _SNAKE
+
+    namespace: str | None = None
+    database: str | None = None
+    description: str | None = None
+    admin_external_id: str | None = None
+    admin_display_name: str | None = None
+    config: dict[str, Any] | None = None
+    enforcement_blocked: bool | None = None
+
+
+class ManagedKeyIn(WireIn):
+    model_config = _SNAKE
+
+    grants: Any = None
+    strict: bool = False
+
+
+class AccessTokenIn(WireIn):
+    """A short-lived key for the principal with this external id, made when it is new."""
+
+    model_config = _SNAKE
+
+    external_id: str
+    display_name: str | None = None
+    ttl_seconds: Annotated[int, Field(ge=1)]
+    grants: Any = None
+
+
+class ManagementOut(WireOut):
+    model_config = _SNAKE
+
+
+class ContextOut(ManagementOut):
+    id: str
+    namespace: str
+    database: str
+    description: str | None = None
+    enforcement_blocked: bool = False
+    config: dict[str, Any]
+    created_at: datetime
+
+
+class ContextListOut(ManagementOut):
+    contexts: list[ContextOut]
+
+
+class ManagedPrincipalOut(ManagementOut):
+    id: str
+    kind: str
+    display_name: str
+    grants: dict[str, list[str]]
+    external_id: str | None = None
+    home: str | None = None
+
+    @classmethod
+    def of(cls, principal: Principal) -> Self:
+        return cls(
+            id=principal.id,
+            kind=principal.kind.value,
+            display_name=principal.display_name,
+            grants=grants_to_wire(principal.grants),
+            external_id=principal.external_id,
+            home=principal.home,
+        )
+
+
+class ManagedKeyDetail(ManagementOut):
+    id: str
+    name: str
+    created_at: datetime
+    grants: dict[str, list[str]] | None = None
+    valid_until: datetime | None = None
+    last_used_at: datetime | None = None
+    principal_id: str | None = None
+
+
+class ManagedMintedKey(ManagementOut):
+    id: str
+    key: str
+    valid_until: datetime | None = None
+
+
+class AccessTokenOut(ManagementOut):
+    principal_id: str
+    id: str
+    key: str
+    valid_until: datetime | None = None
+
+
+class VerbOut(ManagementOut):
+    verb: str
+    description: str

@@ -1,0 +1,100 @@
+"""Who holds grants, and who the caller is."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import Field
+
+from keeps.core.access import Caller, Principal, grants_to_wire
+from keeps.wire.base import Instant, WireIn, WireOut
+from keeps.wire.pages import PageMeta, PageQuery
+
+
+class PrincipalIn(WireIn):
+    """A principal to create; with an `external_id` that exists, the one that has it."""
+
+    display_name: str
+    external_id: str | None = None
+    kind: str | None = None
+    grants: Any = None
+    home: str | None = None
+
+
+class PrincipalChange(WireIn):
+    display_name: str | None = None
+    kind: str | None = None
+    grants: Any = None
+    home: str | None = None
+
+
+class GrantIn(WireIn):
+    """`verbs` over the pattern `path`, to give or to take away."""
+
+    path: str
+    verbs: tuple[str, ...] = Field(min_length=1)
+
+
+class PrincipalsQuery(PageQuery):
+    pass
+
+
+class EffectiveQuery(WireIn):
+    path: str
+    as_of: Instant | None = None
+
+
+class PrincipalOut(WireOut):
+    id: str
+    kind: str
+    display_name: str
+    grants: dict[str, list[str]]
+    home: str | None = None
+
+    @classmethod
+    def of(cls, principal: Principal) -> Self:
+        return cls(
+            id=principal.id,
+            kind=principal.kind.value,
+            display_name=principal.display_name,
+            grants=grants_to_wire(principal.grants),
+            home=principal.home,
+        )
+
+
+class PrincipalListOut(WireOut):
+    principals: list[PrincipalOut]
+    page: PageMeta
+
+
+class EffectiveOut(WireOut):
+    path: str
+    verbs: list[str]
+    as_of: str | None = None
+
+
+class MeOut(WireOut):
+    """Who is calling and what that key may do where, all narrowing done."""
+
+    principal_id: str
+    kind: str
+    display_name: str
+    enforce: bool = True
+    grants: dict[str, list[str]]
+    effective_grants: dict[str, list[str]]
+    token_grants: dict[str, list[str]] | None = None
+    delegated_principal_id: str | None = None
+    home: str | None = None
+
+    @classmethod
+    def of(cls, caller: Caller) -> Self:
+        return cls(
+            principal_id=caller.principal_id,
+            kind=caller.kind.value,
+            display_name=caller.display_name,
+            grants=grants_to_wire(caller.principal.grants),
+            effective_grants=grants_to_wire(caller.effective()),
+            token_grants=None if caller.key_grants is None else grants_to_wire(caller.key_grants),
+            delegated_principal_id=caller.delegate,
+            home=caller.home,
+        )

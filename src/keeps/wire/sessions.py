@@ -1,0 +1,118 @@
+"""Conversations and what was said in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, ClassVar, Self
+
+from pydantic import ConfigDict
+
+from keeps.core.sessions import Role, Session, Turn
+from keeps.services.remember import Infer
+from keeps.wire.base import K_DEFAULT, Instant, Labels, ScopeSets, TopK, WireIn, WireOut
+from keeps.wire.pages import PageMeta, PageQuery
+
+
+class SessionIn(WireIn):
+    """A session to begin. Without scopes it belongs where its writer's memories do."""
+
+    also: ClassVar[Mapping[str, tuple[str, ...]]] = {"scopes": ("scope",)}
+
+    scopes: ScopeSets = None
+    metadata: dict[str, Any] | None = None
+
+
+class SessionContextIn(WireIn):
+    also: ClassVar[Mapping[str, tuple[str, ...]]] = {"k": ("limit",)}
+
+    query: str
+    k: TopK = K_DEFAULT
+    labels: Labels = ()
+
+
+class TurnIn(WireIn):
+    """One message added to a session."""
+
+    model_config = ConfigDict(alias_generator=None)
+    also: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "content": ("text",),
+        "scopes": ("scope",),
+        "observed_at": ("ts",),
+    }
+
+    role: Role = Role.USER
+    content: str
+    infer: Infer = Infer.FULL
+    scopes: ScopeSets = None
+    labels: Labels = ()
+    observed_at: Instant | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class SessionsQuery(PageQuery):
+    pass
+
+
+class TurnsQuery(PageQuery):
+    pass
+
+
+class SessionOut(WireOut):
+    id: str
+    scopes: list[list[str]]
+    created_at: datetime
+    metadata: dict[str, Any] | None = None
+    turn_count: int | None = None
+    last_turn_at: datetime | None = None
+
+    @classmethod
+    def of(cls, session: Session) -> Self:
+        return cls(
+            id=session.id,
+            scopes=session.scope.to_wire(),
+            created_at=session.created_at,
+            metadata=None if session.metadata is None else dict(session.metadata),
+            turn_count=session.next_seq,
+            last_turn_at=session.last_turn_at,
+        )
+
+
+class SessionListOut(WireOut):
+    sessions: list[SessionOut]
+    page: PageMeta
+
+
+class SessionContextOut(WireOut):
+    context: str
+
+
+class TurnOut(WireOut):
+    """One message. `createdAt` is when it was said, `seq` its number from 0."""
+
+    id: str
+    session: str
+    role: str
+    content: str
+    seq: int
+    created_at: datetime
+    speaker: str | None = None
+    labels: list[str] | None = None
+
+    @classmethod
+    def of(cls, turn: Turn) -> Self:
+        return cls(
+            id=turn.id,
+            session=turn.session,
+            role=turn.role.value,
+            content=turn.content,
+            seq=turn.seq,
+            created_at=turn.known_at,
+            speaker=turn.speaker,
+            labels=list(turn.labels),
+        )
+
+
+class TurnListOut(WireOut):
+    turns: list[TurnOut]
+    page: PageMeta
