@@ -60,9 +60,7 @@ def principal(held: object, *, home: str | None = None, name: str = "al") -> Pri
     )
 
 
-def caller(
-    held: object, *, key: object = None, target: Principal | None = None, home: str | None = None
-) -> Caller:
+def caller(held: object, *, key: object = None, target: Principal | None = None, home: str | None = None) -> Caller:
     return Caller(
         principal=principal(held, home=home),
         key_id=KeyId("k1"),
@@ -122,9 +120,7 @@ def test_intersection_never_widens(one: Region, other: Region, path: ScopePath) 
 
 
 @given(regions, regions, regions)
-def test_intersection_is_commutative_associative_and_idempotent(
-    one: Region, other: Region, third: Region
-) -> None:
+def test_intersection_is_commutative_associative_and_idempotent(one: Region, other: Region, third: Region) -> None:
     assert one & other == other & one
     assert (one & other) & third == one & (other & third)
     assert one & one == one
@@ -263,14 +259,15 @@ def test_where_a_write_lands_that_names_no_scope() -> None:
     assert lands(narrowed) == [["org/x"]]
     target = principal(everywhere("user/bo/*"), home="user/bo", name="bo")
     assert lands(caller(everywhere("/*"), target=target, home="user/owner")) == [["user/bo"]]
+    # Both homes may be written to: what is said on someone's behalf is theirs.
+    anywhere = principal(everywhere("/*"), home="user/bo", name="bo")
+    assert lands(caller(everywhere("/*"), target=anywhere, home="user/owner")) == [["user/bo"]]
     with pytest.raises(Forbidden):
         caller({"memory:read": ["/*"]}).default_scope()
 
 
 @given(grants, st.none() | grants, st.none() | paths)
-def test_the_default_scope_is_always_allowed(
-    held: Grants, key: Grants | None, home: ScopePath | None
-) -> None:
+def test_the_default_scope_is_always_allowed(held: Grants, key: Grants | None, home: ScopePath | None) -> None:
     who = Caller(
         principal=Principal(id=PrincipalId("p"), display_name="p", grants=held, home=home),
         key_id=KeyId("k"),
@@ -395,6 +392,8 @@ def test_revoking_takes_exactly_the_pattern_named() -> None:
     left = plan_revoke(boss, held, parse_pattern("org/acme"), [READ, WRITE])
     assert grants_to_wire(left) == {"memory:read": ["org/acme/*"]}
     assert plan_revoke(boss, held, parse_pattern("org/acme/user"), [READ]) == held
+    without_subtree = plan_revoke(boss, held, parse_pattern("org/acme/*"), [READ, WRITE])
+    assert grants_to_wire(without_subtree) == {"memory:read": ["org/acme"], "memory:write": ["org/acme"]}
     with pytest.raises(Forbidden):
         plan_revoke(boss, held, parse_pattern("/*"), [READ])
 

@@ -69,6 +69,7 @@ def test_cleaning_does_not_change_what_text_compares_as_when_nothing_was_hidden(
         ("x\ufe00\ufe01\ufe02y", "xy"),
         ("\U0001f3f4\U000e0061\U000e0062\U000e007f", "\U0001f3f4"),
         ("e\u200d\u0301", "é"),
+        ("\U0001f468\u200c\U0001f469", "\U0001f468\U0001f469"),
     ],
 )
 def test_hidden_characters_are_removed_and_reported(text: str, expected: str) -> None:
