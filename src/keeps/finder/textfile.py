@@ -73,9 +73,7 @@ class TextFile:
             name: number for number, name in connection.execute("SELECT number, name FROM scope_set")
         }
         for row, scope_set, first, kind, live, own, before, labels in connection.execute(_LOAD):
-            self.index.columns.add(
-                Row(row, scope_set, first, kind, bool(live), own, before, _labels_of(labels))
-            )
+            self.index.columns.add(Row(row, scope_set, first, kind, bool(live), own, before, _labels_of(labels)))
         self._next_row = max(1, self.index.columns.size)
 
     @classmethod
@@ -240,14 +238,11 @@ class TextFile:
             scope_set = self._set_number(entry.scope_set)
             first = first_of.get(entry.ref)
             if first is None:
-                found = self._db.execute(
-                    "SELECT first FROM entry WHERE ref = ? LIMIT 1", (entry.ref,)
-                ).fetchone()
+                found = self._db.execute("SELECT first FROM entry WHERE ref = ? LIMIT 1", (entry.ref,)).fetchone()
                 first = first_of[entry.ref] = found[0] if found else number
             kind = _KINDS[entry.kind]
             terms = " ".join(
-                f"{term}:{_DIGITS[in_text]}{_DIGITS[in_before]}"
-                for term, (in_text, in_before) in counts.items()
+                f"{term}:{_DIGITS[in_text]}{_DIGITS[in_before]}" for term, (in_text, in_before) in counts.items()
             )
             labels = json.dumps(sorted(entry.labels)) if entry.labels else None
             stored.append(
@@ -336,9 +331,7 @@ class TextFile:
                 query = f"""SELECT scope_set, entity, name FROM name WHERE key = ?
                     AND scope_set IN ({_marks(some)}) ORDER BY entity, name, scope_set"""
                 for number, entity, name in self._db.execute(query, (key, *some)):
-                    known.setdefault(key, []).append(
-                        Name(entity=entity, scope_set=by_number[number], name=name)
-                    )
+                    known.setdefault(key, []).append(Name(entity=entity, scope_set=by_number[number], name=name))
         return known
 
     def _name_row(self, name: Name) -> tuple[str, int, str, str]:
