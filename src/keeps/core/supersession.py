@@ -147,7 +147,8 @@ def _insert(versions: Sequence[Fact], incoming: Fact) -> Plan:
         changed.append(closed)
     if later is not None:
         incoming = _close(incoming, later, recorded_at=incoming.clocks.recorded_at)
-        changed.append(replace(later, supersedes=incoming.id))
+        control = replace(later.control, rev=later.control.rev + 1)
+        changed.append(replace(later, supersedes=incoming.id, control=control))
     return Plan(opened=incoming, changed=tuple(changed))
 
 

@@ -106,6 +106,7 @@ class Reconciliation:
         self._states: dict[str, ChainState] = {}
         self._rows: dict[str, Row] = {}
         self._fresh: set[str] = set()
+        self._read_revs: dict[str, int] = {}
         self._names: dict[EntityRef, str] = {}
         self._categories: dict[EntityRef, Category] = {}
         self.extraction = Extraction()
@@ -387,7 +388,7 @@ class Reconciliation:
         valid_until = triple.valid_until
         if category is Category.CONTEXT and valid_until is None:
             valid_until = known_at + timedelta(days=CONTEXT_LIFE_DAYS)
-        flags = self._in.control.flags | ({"hidden_chars"} if triple.hidden_chars else frozenset())
+        flags = self._in.control.flags | frozenset({"hidden_chars"} if triple.hidden_chars else ())
         kind = self._in.control.kind
         return {
             "id": new_id(),
@@ -413,6 +414,9 @@ class Reconciliation:
         ref = store_rows.ref_of(row)
         if fresh:
             self._fresh.add(ref)
+        elif ref not in self._fresh:
+            # Every rule that changes a row raises its revision by one: the row was read one below.
+            self._read_revs.setdefault(ref, row.control.rev - 1)
         self._rows[ref] = row
 
     def _row(self, row: Row) -> store_rows.Record:
@@ -425,7 +429,7 @@ class Reconciliation:
         return store_rows.action_to_row(row, folds=folds)
 
     def _write_rows(self) -> None:
-        lists = {
+        lists: dict[type[Row], list[store_rows.Record]] = {
             Fact: self._batch.attributes,
             Relation: self._batch.relations,
             Action: self._batch.actions,
@@ -438,8 +442,7 @@ class Reconciliation:
             if ref in self._fresh:
                 lists[type(row)].append(record)
                 continue
-            rev = row.control.rev - 1
-            self._batch.guards.append({"id": record["id"], "rev": rev})
+            self._batch.guards.append({"id": record["id"], "rev": self._read_revs[ref]})
             self._batch.patch(record["id"], **{k: v for k, v in record.items() if k not in ("id", "in", "out")})
 
     def _fingerprint(self, row: Row) -> str:
@@ -451,7 +454,7 @@ class Reconciliation:
             state = chain.state
             if not chain.moved or chain.fact.category is Category.CONTEXT:
                 continue
-            members = [*([state.head.id] if state.head else []), *(c.id for c in state.contenders)]
+            members: list[str] = [*([state.head.id] if state.head else []), *(c.id for c in state.contenders)]
             row = store_rows.chain_to_row(chain.fact, state.head.id if state.head else None, members, state.rev + 1)
             self._batch.chains.append({"id": chain.record, "expected": state.rev, "set": row})
 

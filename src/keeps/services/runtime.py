@@ -7,7 +7,7 @@ import hmac
 import secrets
 import tempfile
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -98,7 +98,7 @@ class Context:
         return hmac.new(self.secret, fold(text).encode(), sha256).hexdigest()[:32]
 
     @asynccontextmanager
-    async def alone_on(self, names: Iterable[str]) -> AsyncIterator[None]:
+    async def alone_on(self, names: Iterable[str]) -> AsyncGenerator[None]:
         """Keep other writers of the same entities out; always taken in one order, so nobody waits in a circle."""
         async with AsyncExitStack() as held:
             for name in sorted(set(names)):
@@ -190,7 +190,7 @@ WATERMARK_FOLDER: Final = "watermark"
 
 
 @asynccontextmanager
-async def open_runtime(config: Config, *, clock: Clock = system_clock) -> AsyncIterator[Runtime]:
+async def open_runtime(config: Config, *, clock: Clock = system_clock) -> AsyncGenerator[Runtime]:
     """A runtime over the data folder, or over nothing but memory when there is none. The caller holds the folder.
 
     Raises:

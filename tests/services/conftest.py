@@ -1,0 +1,67 @@
+"""A runtime in memory with one context, an owner and an agent; a clock the tests move."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest_asyncio
+
+from keeps.config import Config
+from keeps.core.access import Caller, KeyId, Principal, PrincipalId, PrincipalKind, Verb
+from keeps.core.scopes import EVERYTHING, ScopePath, parse_pattern
+from keeps.services.runtime import Context, Runtime, open_runtime
+from keeps.store import contexts as store_contexts
+from keeps.store.commit import Batch
+from keeps.store.db import RecordID
+
+
+class HandClock:
+    """Time that moves when told to, and one microsecond a look."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        self.now += timedelta(microseconds=1)
+        return self.now
+
+    def forward(self, **by: float) -> None:
+        self.now += timedelta(**by)
+
+
+@pytest_asyncio.fixture
+async def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest_asyncio.fixture
+async def rt(clock: HandClock) -> AsyncIterator[Runtime]:
+    async with open_runtime(Config(), clock=clock) as runtime:
+        yield runtime
+
+
+@pytest_asyncio.fixture
+async def context(rt: Runtime) -> Context:
+    row = store_contexts.ContextRow(
+        id="acme", namespace="keeps", database=store_contexts.database_of("acme"), created_at=rt.clock()
+    )
+    batch = Batch(at=rt.clock())
+    batch.puts.append({"id": RecordID("context", row.id), "row": store_contexts.to_row(row)})
+    await rt.commit_control(batch)
+    return await rt.context("acme")
+
+
+def caller(
+    *patterns: str, kind: PrincipalKind = PrincipalKind.AGENT, name: str = "bot", home: str | None = None
+) -> Caller:
+    """A caller that holds every verb over `patterns`; over everything when none is given."""
+    held = tuple(map(parse_pattern, patterns)) or (EVERYTHING,)
+    principal = Principal(
+        id=PrincipalId(name),
+        display_name=name,
+        kind=kind,
+        grants={verb: held for verb in Verb},
+        home=ScopePath(home) if home else None,
+    )
+    return Caller(principal=principal, key_id=KeyId("k1"))
