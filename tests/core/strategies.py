@@ -42,10 +42,7 @@ texts: st.SearchStrategy[str] = st.one_of(
 
 def _storable(text: str) -> bool:
     return not any(
-        char == "\0"
-        or 0xD800 <= ord(char) <= 0xDFFF
-        or 0xFDD0 <= ord(char) <= 0xFDEF
-        or ord(char) & 0xFFFE == 0xFFFE
+        char == "\0" or 0xD800 <= ord(char) <= 0xDFFF or 0xFDD0 <= ord(char) <= 0xFDEF or ord(char) & 0xFFFE == 0xFFFE
         for char in text
     )
 

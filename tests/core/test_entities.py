@@ -86,9 +86,7 @@ def test_only_the_first_separator_divides() -> None:
     assert parse_ref("topic:a/b").name == "a/b"
 
 
-@pytest.mark.parametrize(
-    "bad", ["", "mara", "/mara", "person/", "person:", "entity:", "entity:mara", "person/\0"]
-)
+@pytest.mark.parametrize("bad", ["", "mara", "/mara", "person/", "person:", "entity:", "entity:mara", "person/\0"])
 def test_references_that_are_refused(bad: str) -> None:
     with pytest.raises(Invalid):
         parse_ref(bad)

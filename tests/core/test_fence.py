@@ -19,9 +19,7 @@ NONCE = "7f0c2e9a41d85b36"
 FORBIDDEN = set("<>&`|[]") | {chr(code) for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)}
 
 
-def note(
-    text: str, id_: str = "k7", kind: str = "preference", label: str = LABELS[Origin.USER_SAVED]
-) -> Note:
+def note(text: str, id_: str = "k7", kind: str = "preference", label: str = LABELS[Origin.USER_SAVED]) -> Note:
     return Note(id=id_, kind=kind, label=label, text=text, at=datetime(2026, 10, 23, 12, tzinfo=UTC))
 
 
@@ -109,9 +107,7 @@ def test_the_whole_block() -> None:
     assert markdown([]) == ""
 
 
-@pytest.mark.parametrize(
-    "bad", ["", "short", "7F0C2E9A41D85B36", f"{NONCE}0", f"{NONCE[:-1]}>", f"{NONCE}\n"]
-)
+@pytest.mark.parametrize("bad", ["", "short", "7F0C2E9A41D85B36", f"{NONCE}0", f"{NONCE[:-1]}>", f"{NONCE}\n"])
 def test_a_nonce_has_one_form(bad: str) -> None:
     with pytest.raises(ValueError, match="nonce"):
         fence([note("x")], nonce=bad)

@@ -195,9 +195,7 @@ class Scope:
 
     def without(self, pattern: Pattern) -> Scope | None:
         """What is left for co-owners when every clause that `pattern` touches goes; None when nothing is."""
-        kept = frozenset(
-            clause for clause in self._effective() if clause and not any(map(pattern.covers, clause))
-        )
+        kept = frozenset(clause for clause in self._effective() if clause and not any(map(pattern.covers, clause)))
         if not kept:
             return None
         return self if not self.clauses else Scope(kept)

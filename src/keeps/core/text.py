@@ -102,9 +102,7 @@ def _kept_joiner(match: re.Match[str]) -> str:
     elif _is_emoji(before) and _is_emoji(after):
         kept = joiner == "\u200d"
     else:
-        kept = (
-            _is_word(before) and _is_word(after) and (_in_joining_script(before) or _in_joining_script(after))
-        )
+        kept = _is_word(before) and _is_word(after) and (_in_joining_script(before) or _in_joining_script(after))
     return joiner if kept else ""
 
 
@@ -212,9 +210,7 @@ def fold(text: str) -> str:
     while True:
         folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", current).casefold())
         if not folded.isascii():
-            folded = "".join(
-                char for char in folded if unicodedata.category(char) != "Cf" and not _is_selector(char)
-            )
+            folded = "".join(char for char in folded if unicodedata.category(char) != "Cf" and not _is_selector(char))
         folded = _without_outer_marks(_SPACES.sub(" ", folded).strip())
         if folded == current:
             return folded

@@ -239,9 +239,7 @@ class _Entry:
         resolved = resolve_hint(hint, anchor)
         return resolved, hint if resolved is None else None
 
-    def _validity(
-        self, family: Family, occurred_at: datetime | None
-    ) -> tuple[datetime | None, datetime | None]:
+    def _validity(self, family: Family, occurred_at: datetime | None) -> tuple[datetime | None, datetime | None]:
         valid_from, valid_until = self._moment("valid_from"), self._moment("valid_until")
         if family not in {Family.ATTRIBUTE, Family.RELATION}:
             if valid_from is not None or valid_until is not None:
