@@ -61,9 +61,7 @@ def check_media(request: Request) -> None:
         raise UnsupportedMedia("compressed request bodies are not accepted: send the JSON as it is")
     media, _, parameters = headers.get("content-type", "").partition(";")
     media = media.strip().lower()
-    if media not in {"", "application/json"} and not (
-        media.startswith("application/") and media.endswith("+json")
-    ):
+    if media not in {"", "application/json"} and not (media.startswith("application/") and media.endswith("+json")):
         raise UnsupportedMedia("send the body as application/json")
     charset = re.search(r"charset\s*=\s*\"?([^\s;\"]+)", parameters, re.IGNORECASE)
     if charset is not None and charset.group(1).lower() not in {"utf-8", "utf8", "us-ascii", "ascii"}:

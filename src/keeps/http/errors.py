@@ -30,9 +30,7 @@ def request_id(scope: Scope) -> str:
     return str(state["request_id"])
 
 
-def problem_response(
-    problem: Problem, message: str, scope: Scope, *, retry_after_s: int | None = None
-) -> Response:
+def problem_response(problem: Problem, message: str, scope: Scope, *, retry_after_s: int | None = None) -> Response:
     """The reply for `problem` to the request of `scope`."""
     raw = scope.get("raw_path")
     instance = raw.partition(b"?")[0].decode("ascii", "replace") if isinstance(raw, bytes) else scope["path"]

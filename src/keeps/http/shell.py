@@ -113,9 +113,7 @@ class Edge:
             return Unavailable("too many requests are running: ask again in a moment", retry_after_s=1)
         allowed = self._settings.allowed_hosts
         if allowed is not None and host_name(scope) not in allowed:
-            return Invalid(
-                "this Host is not served here: use localhost, or start the server for another name"
-            )
+            return Invalid("this Host is not served here: use localhost, or start the server for another name")
         return None
 
 

@@ -1,1 +1,1 @@
-"""The routes of the published API, one module a noun."""
+"""One file a noun: read the request, call one service, write the reply."""

@@ -1,0 +1,47 @@
+"""Writing memories."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from starlette.responses import Response
+
+from keeps.core.replies import ReplyKey
+from keeps.http.body import JsonBody
+from keeps.http.deps import DataCall
+from keeps.http.shell import PENDING_HEADER
+from keeps.services.remember import Remembered, remember
+from keeps.wire.facts import BatchIn, BatchOut, FactsIn, FactsOut
+
+router = APIRouter(prefix="/api/v1/{context:segment}", tags=["facts"])
+
+
+@router.post("/facts", response_model=FactsOut)
+async def post_facts(call: DataCall, body: Annotated[FactsIn, Depends(JsonBody(FactsIn))]) -> Response:
+    """Remember a text, or facts given as triples."""
+    pending = 0
+
+    async def act(key: ReplyKey | None) -> Remembered:
+        nonlocal pending
+        lenient = call.rt.config.lenient_categories
+        request = body.to_core(now=call.rt.clock(), lenient=lenient, reply=key)
+        done = await remember(call.rt, call.context, call.caller, request)
+        pending = len(done.extraction.proposals) if done.extraction else 0
+        return done
+
+    response = await call.keyed(act, lambda done: FactsOut.of(done).to_json().decode())
+    if pending:
+        response.headers[PENDING_HEADER] = str(pending)
+    return response
+
+
+@router.post("/facts/batch", response_model=BatchOut)
+async def post_batch(call: DataCall, body: Annotated[BatchIn, Depends(JsonBody(BatchIn))]) -> Response:
+    """Remember the messages of a conversation, in order."""
+
+    async def act(key: ReplyKey | None) -> Remembered:
+        return await remember(call.rt, call.context, call.caller, body.to_core(reply=key))
+
+    per_message = body.extract == "per_message"
+    return await call.keyed(act, lambda done: BatchOut.of(done, per_message=per_message).to_json().decode())
