@@ -105,9 +105,7 @@ def test_o18_o19_text_that_cannot_be_stored_is_refused(data: bytes) -> None:
         parse_object(data)
 
 
-@pytest.mark.parametrize(
-    "data", [b"[]", b"null", b'"a"', b"{", b"{}{}", b"{'a':1}", b'{"a":01}', b"\xef\xbb\xbf{}"]
-)
+@pytest.mark.parametrize("data", [b"[]", b"null", b'"a"', b"{", b"{}{}", b"{'a':1}", b'{"a":01}', b"\xef\xbb\xbf{}"])
 def test_what_is_no_json_object_is_refused(data: bytes) -> None:
     with pytest.raises(Invalid):
         parse_object(data)

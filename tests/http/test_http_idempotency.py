@@ -134,9 +134,7 @@ def request(*keys: str, path: str = "/facts", method: str = "POST", query: str =
     )
 
 
-def claimed(
-    *args: Any, body: object = None, who: tuple[str | None, ...] = ("c", "p", None), **kw: Any
-) -> Claim:
+def claimed(*args: Any, body: object = None, who: tuple[str | None, ...] = ("c", "p", None), **kw: Any) -> Claim:
     claim = claim_of(request(*args, **kw), body, who)
     assert claim is not None
     return claim

@@ -190,9 +190,7 @@ async def test_a_loopback_server_answers_to_its_names(host: str) -> None:
         assert (await http.get("/n/a", headers={"Host": host})).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil", "[::1", "", "::1"]
-)
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil", "[::1", "", "::1"])
 async def test_a_loopback_server_refuses_other_names(host: str) -> None:
     async with client() as http:
         response = await http.get("/n/a", headers={"Host": host})
@@ -259,9 +257,7 @@ async def test_the_version_asked_for_is_echoed_and_the_request_is_named() -> Non
         ("", {"User-Agent": "python-httpx surrealdb-py-spectron/"}, ListShape.OBJECT),
     ],
 )
-async def test_lists_take_the_shape_a_client_reads(
-    query: str, headers: dict[str, str], shape: ListShape
-) -> None:
+async def test_lists_take_the_shape_a_client_reads(query: str, headers: dict[str, str], shape: ListShape) -> None:
     async with client() as http:
         assert (await http.get(f"/list{query}", headers=headers)).json()[0] == shape
     async with client(ShellSettings(legacy_lists=True)) as http:
