@@ -79,9 +79,7 @@ def texts() -> Iterator[Path]:
         for path in sorted((ROOT / name).rglob("*")):
             if path.suffix in {".py", ".md", ".surql", ".json", ".jsonl", ".html", ".toml"}:
                 yield path
-    yield from (
-        path for path in sorted(ROOT.iterdir()) if path.is_file() and path.suffix in {".md", ".toml", ""}
-    )
+    yield from (path for path in sorted(ROOT.iterdir()) if path.is_file() and path.suffix in {".md", ".toml", ""})
 
 
 def shown(path: Path) -> str:
@@ -126,13 +124,9 @@ def catch_alls(source: str) -> Complaints:
         if not isinstance(node, ast.ExceptHandler):
             continue
         caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
-        wide = any(
-            c is None or (isinstance(c, ast.Name) and c.id in {"Exception", "BaseException"}) for c in caught
-        )
+        wide = any(c is None or (isinstance(c, ast.Name) and c.id in {"Exception", "BaseException"}) for c in caught)
         last = node.body[-1]
-        handed_on = isinstance(last, ast.Raise) or (
-            node.name and f"set_exception({node.name})" in ast.unparse(last)
-        )
+        handed_on = isinstance(last, ast.Raise) or (node.name and f"set_exception({node.name})" in ast.unparse(last))
         if wide and not handed_on:
             found.append(f"line {node.lineno} catches everything")
     return found
