@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from keeps.store.address import StoreUrl
 
-STALL_S: Final = 5
+STALL_S: Final = 3
 """How long one write to, or read from, the socket may make no progress at all."""
 
 

@@ -16,6 +16,7 @@ import re
 import shutil
 import signal
 import sys
+import time
 from collections import OrderedDict
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -28,6 +29,9 @@ from keeps.store.outcome import Kind, failure_in, values_in
 
 MAX_OPEN: Final = 64
 """Databases held open at once (each costs four threads and 0.3 MB); the least recently used is closed."""
+
+LOCK_PATIENCE_S: Final = 2.0
+"""How long the worker of a parent that was just killed may take to let go of its files."""
 
 _COMMIT: Final = re.compile(r"\bCOMMIT\b", re.IGNORECASE)
 _PR_SET_PDEATHSIG: Final = 1
@@ -124,12 +128,17 @@ class Store:
                 # The engine would take this for a new store and open it empty, without a word.
                 raise _OpenFailed(f"datastore: the folder {folder.name} has lost its manifest")
             url = str(self._url.within(database))
-        try:
-            handle: Any = surrealdb.Surreal(url)
-            handle.use(NAMESPACE, database)
-        except surrealdb.SurrealError as error:
-            raise _OpenFailed(str(error)) from error
-        return handle
+        until = time.monotonic() + LOCK_PATIENCE_S
+        while True:
+            try:
+                handle: Any = surrealdb.Surreal(url)
+                handle.use(NAMESPACE, database)
+            except surrealdb.SurrealError as error:
+                if "already locked" not in str(error) or time.monotonic() > until:
+                    raise _OpenFailed(str(error)) from error
+                time.sleep(0.05)
+            else:
+                return handle
 
     def _folder(self, name: str) -> Path:
         return Path(self._url.rest) / name
