@@ -38,7 +38,7 @@ async def port() -> AsyncIterator[int]:
         uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", http="httptools", ws="none")
     )
     running = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110 - the server offers nothing else to wait for
+    while not server.started:
         await asyncio.sleep(0.01)
     yield server.servers[0].sockets[0].getsockname()[1]
     server.should_exit = True

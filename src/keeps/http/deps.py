@@ -46,6 +46,10 @@ class Call:
         """Makes and reads the cursors of this server."""
         return self.request.app.state.cursors
 
+    def trace(self, trace_id: str) -> None:
+        """Name the reply after the trace this request left, instead of after the request."""
+        self.request.scope["state"]["trace_id"] = trace_id
+
     async def once(
         self,
         act: Callable[[], Awaitable[T]],

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal, Self
 
-from keeps.wire.base import K_DEFAULT, Instant, Labels, ScopeSets, TopK, WireIn, WireOut
+from keeps.core.entities import EntityRef, parse_ref
+from keeps.core.errors import Invalid, NotImplementedYet
+from keeps.core.facts import Action, Fact, Relation, Row
+from keeps.core.scopes import parse_lens
+from keeps.core.sessions import Turn
+from keeps.core.text import check_label
+from keeps.core.validity import When
+from keeps.services import recall
+from keeps.services.context import Block
+from keeps.services.recall import Include, Mode, Recall, Recalled
+from keeps.store.rows import ref_of
+from keeps.wire.base import K_DEFAULT, Instant, Labels, ScopeSets, TopK, WireIn, WireOut, bare_id
 
-QueryMode = Literal["hybrid", "vector", "bm25", "graph"]
 ScopeView = Literal["strict", "merged", "crossTeam"]
 
 _READ_NAMES: Mapping[str, tuple[str, ...]] = {"lens": ("scope", "scopes"), "k": ("limit",)}
@@ -22,39 +32,73 @@ class Temporal(WireIn):
     valid_from: Instant | None = None
     valid_until: Instant | None = None
 
+    def when(self) -> When:
+        """The same as a value."""
+        return When(
+            as_of=self.as_of,
+            at_instant=self.at_instant,
+            valid_from=self.valid_from,
+            valid_until=self.valid_until,
+        )
 
-class QueryIn(Temporal):
-    """A question to the memory."""
+
+class Asking(Temporal):
+    """What both ways of asking share. Unknown members of `include` are ignored."""
 
     also: ClassVar[Mapping[str, tuple[str, ...]]] = _READ_NAMES
 
     query: str
     k: TopK = K_DEFAULT
-    mode: QueryMode = "hybrid"
+    mode: Mode = Mode.HYBRID
     session_id: str | None = None
     include: tuple[str, ...] = ()
     labels: Labels = ()
     lens: ScopeSets = None
     scope_view: ScopeView = "strict"
-    location: dict[str, Any] | None = None
     include_duplicates: bool = False
     source: str | None = None
 
+    def to_core(self) -> Recall:
+        """The question this asks. Raises: Invalid."""
+        return Recall(
+            query=self.query,
+            k=self.k,
+            mode=self.mode,
+            include=frozenset(half for half in Include if half.value in self.include) or frozenset(Include),
+            when=self.when(),
+            labels=frozenset(map(check_label, self.labels)),
+            lens=parse_lens(self.lens),
+            session=bare_id(self.session_id, "session"),
+            include_duplicates=self.include_duplicates,
+            subject=self.entity(),
+        )
 
-class ContextIn(Temporal):
+    def entity(self) -> EntityRef | None:
+        """The one entity the question is about; None for any. Raises: Invalid."""
+        return None
+
+
+class QueryIn(Asking):
+    """A question to the memory."""
+
+    location: dict[str, Any] | None = None
+
+    def to_core(self) -> Recall:
+        """The question this asks. Raises: Invalid, NotImplementedYet for a place."""
+        if self.location is not None:
+            if len({"near", "within"} & self.location.keys()) != 1:
+                raise Invalid("location is near or within, one of them")
+            raise NotImplementedYet("looking for things by place is not offered: leave location out")
+        return super().to_core()
+
+
+class ContextIn(Asking):
     """A question whose answer goes into a prompt. `subject` names one entity, `<type>/<name>`."""
 
-    also: ClassVar[Mapping[str, tuple[str, ...]]] = _READ_NAMES
-
-    query: str
-    k: TopK = K_DEFAULT
-    mode: QueryMode = "hybrid"
-    session_id: str | None = None
-    include: tuple[str, ...] = ()
-    labels: Labels = ()
-    lens: ScopeSets = None
-    scope_view: ScopeView = "strict"
     subject: str | None = None
+
+    def entity(self) -> EntityRef | None:
+        return None if self.subject is None else parse_ref(self.subject)
 
 
 class Hit(WireOut):
@@ -64,21 +108,81 @@ class Hit(WireOut):
     text: str
     source: str
     score: float
-    resource: dict[str, Any] | None = None
-    occurred_at: datetime | None = None
-    date_notes: str | None = None
+    resource: dict[str, Any]
+    occurred_at: datetime
     source_ref: str | None = None
-    trust: float | None = None
-    origin: str | None = None
-    status: str | None = None
+    trust: float
+    origin: str
+    status: str
     kind: str | None = None
     speaker: str | None = None
     role: str | None = None
-    chunk_ids: list[str] | None = None
-    labels: list[str] | None = None
+    chunk_ids: tuple[str, ...] | None = None
+    labels: tuple[str, ...] = ()
     valid_from: datetime | None = None
     valid_until: datetime | None = None
-    created_at: datetime | None = None
+
+    @classmethod
+    def of(cls, hit: recall.Hit) -> Self:
+        if isinstance(hit.row, Turn):
+            return cls._of_turn(hit, hit.row)
+        row = hit.row
+        return cls(
+            id=ref_of(row),
+            text=hit.text,
+            source=recall.kind_of(row),
+            score=hit.score,
+            resource=_resource(row),
+            occurred_at=hit.at,
+            source_ref=row.source.ref,
+            trust=row.control.trust,
+            origin=row.control.origin.value,
+            status=row.control.status.value,
+            kind=row.control.kind,
+            labels=row.labels,
+            valid_from=row.clocks.valid_from,
+            valid_until=row.clocks.valid_until,
+        )
+
+    @classmethod
+    def _of_turn(cls, hit: recall.Hit, turn: Turn) -> Self:
+        return cls(
+            id=hit.unit,
+            text=hit.text,
+            source=recall.kind_of(turn),
+            score=hit.score,
+            resource={"kind": "session", "sessionId": turn.session, "turnId": turn.id, "position": turn.seq},
+            occurred_at=hit.at,
+            source_ref=f"turn:{turn.id}",
+            trust=turn.trust,
+            origin=turn.origin.value,
+            status=turn.status.value,
+            speaker=turn.speaker,
+            role=turn.role.value,
+            chunk_ids=tuple(f"memory_chunk:{chunk}" for chunk in hit.chunk_ids),
+            labels=turn.labels,
+        )
+
+
+def _resource(row: Row) -> dict[str, Any]:
+    """Names by which a client can look the row up again."""
+    if isinstance(row, Fact):
+        entity = row.entity
+        return {"kind": "attribute", "entityType": entity.type.value, "name": entity.name, "key": row.key}
+    if isinstance(row, Relation):
+        return {
+            "kind": "relation",
+            "subjectType": row.subject.type.value,
+            "subjectName": row.subject.name,
+            "label": row.label,
+            "objectType": row.object.type.value,
+            "objectName": row.object.name,
+        }
+    assert isinstance(row, Action)
+    named = {"actorType": row.actor.type.value, "actorName": row.actor.name}
+    if row.object is not None:
+        named |= {"objectType": row.object.type.value, "objectName": row.object.name}
+    return {"kind": "action", **named}
 
 
 class QueryTrace(WireOut):
@@ -87,7 +191,11 @@ class QueryTrace(WireOut):
     tier_reason: str
     latency_ms: int
     retrieved_count: int
-    top_scores: list[float]
+    top_scores: tuple[float, ...]
+
+
+TIER: Final = "hybrid"
+_TOP_SCORES: Final = 5
 
 
 class QueryOut(WireOut):
@@ -95,12 +203,32 @@ class QueryOut(WireOut):
 
     tier: str
     classification_kind: str
-    seed_entities: list[str]
+    seed_entities: tuple[str, ...]
     query_ms: int
-    hits: list[Hit]
+    hits: tuple[Hit, ...]
     context_hits: tuple[Hit, ...] = ()
     trace: QueryTrace
-    degraded: list[str] | None = None
+    degraded: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, found: Recalled) -> Self:
+        trace = QueryTrace(
+            trace_id=found.trace_id,
+            resolution_tier=TIER,
+            tier_reason=found.reason,
+            latency_ms=found.took_ms,
+            retrieved_count=len(found.hits),
+            top_scores=tuple(hit.score for hit in found.hits[:_TOP_SCORES]),
+        )
+        return cls(
+            tier=TIER,
+            classification_kind="direct_lookup" if found.direct else "hybrid",
+            seed_entities=tuple(found.seeds),
+            query_ms=found.took_ms,
+            hits=tuple(map(Hit.of, found.hits)),
+            trace=trace,
+            degraded=tuple(found.degraded) or None,
+        )
 
 
 class ContextOut(WireOut):
@@ -109,5 +237,13 @@ class ContextOut(WireOut):
     context: str
     tier: str
     query_ms: int
-    degraded: list[str] | None = None
-    pending: int | None = None
+    degraded: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, block: Block) -> Self:
+        return cls(
+            context=block.text,
+            tier=TIER,
+            query_ms=block.recalled.took_ms,
+            degraded=tuple(block.recalled.degraded) or None,
+        )
