@@ -1,0 +1,48 @@
+"""The block of remembered things an agent puts beside its prompt."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+from keeps.core import fence
+from keeps.core.access import Caller
+from keeps.core.fence import Note
+from keeps.core.sessions import Turn
+from keeps.services.recall import Hit, Recall, Recalled, recall
+from keeps.services.runtime import Context, Runtime
+from keeps.store.rows import ref_of
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The rendered block, empty when nothing answers, and the recall it came from."""
+
+    text: str
+    recalled: Recalled
+
+
+async def block(rt: Runtime, context: Context, caller: Caller, request: Recall) -> Block:
+    """Everything that answers, inside one fence that no memory can leave; facts before passages.
+
+    Raises: as `recall`.
+    """
+    found = await recall(rt, context, caller, request)
+    facts = [hit for hit in found.hits if not isinstance(hit.row, Turn)]
+    passages = [hit for hit in found.hits if isinstance(hit.row, Turn)]
+    notes = [_note(hit) for hit in (*facts, *passages)]
+    return Block(fence.fence(notes, nonce=secrets.token_hex(8)), found)
+
+
+def _note(hit: Hit) -> Note:
+    row = hit.row
+    if isinstance(row, Turn):
+        text = f"{row.speaker or row.role}: {hit.text}"
+        return Note(id=hit.unit, kind="passage", label=fence.PASSAGE_LABEL, text=text, at=row.known_at)
+    return Note(
+        id=ref_of(row),
+        kind=row.control.kind,
+        label=fence.LABELS[row.control.origin],
+        text=hit.text,
+        at=row.clocks.known_at,
+    )

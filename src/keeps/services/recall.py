@@ -1,0 +1,355 @@
+"""Recall: legs find ids, the record decides what may be shown, and only then is anything read out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from keeps.core import access, words
+from keeps.core.access import Caller, Verb
+from keeps.core.entities import EntityRef
+from keeps.core.errors import Invalid
+from keeps.core.facts import Action, Fact, Relation, Row
+from keeps.core.scopes import Lens
+from keeps.core.sessions import Role, Turn
+from keeps.core.text import clean, fold
+from keeps.core.validity import NOW, When, answers
+from keeps.finder.base import Found, Kind, Name
+from keeps.finder.local import stemmer
+from keeps.services.runtime import Context, Runtime, new_id
+from keeps.store import facts as store_facts
+from keeps.store import sessions as store_sessions
+from keeps.store.rows import ref_of, stored_ref
+
+MAX_K: Final = 50
+DEFAULT_K: Final = 10
+POOL: Final = 256
+"""How many candidates a leg may name."""
+
+LEG_TIMEOUT_S: Final = 3.0
+"""How long a leg may take before the others answer without it, seconds."""
+
+ASSISTANT_WEIGHT: Final = 0.8
+"""What an assistant said weighs this much of what a person said, at equal relevance."""
+
+_PAGE: Final = 64
+
+T = TypeVar("T")
+
+
+class Mode(StrEnum):
+    """Which legs answer. Until there are vectors `vector` finds nothing and says so."""
+
+    HYBRID = "hybrid"
+    VECTOR = "vector"
+    BM25 = "bm25"
+    GRAPH = "graph"
+
+
+class Include(StrEnum):
+    """Which halves of memory answer."""
+
+    FACTS = "facts"
+    PASSAGES = "passages"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recall:
+    """A question. `k` hits at most, 1..50; `lens` narrows what the caller may see; `labels` must all be there."""
+
+    query: str
+    k: int = DEFAULT_K
+    mode: Mode = Mode.HYBRID
+    include: frozenset[Include] = frozenset(Include)
+    when: When = NOW
+    labels: frozenset[str] = frozenset()
+    lens: Lens = field(default_factory=Lens)
+    session: str | None = None
+    include_duplicates: bool = False
+    subject: EntityRef | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """One memory that answers. `score`: how much of the question it holds, 0..1. `unit`: the passage of a turn."""
+
+    row: Row | Turn
+    unit: str
+    text: str
+    score: float
+    chunk_ids: tuple[str, ...] = ()
+
+    @property
+    def at(self) -> datetime:
+        """When it happened, else when it became known."""
+        if isinstance(self.row, Turn):
+            return self.row.known_at
+        return self.row.occurred_at or self.row.clocks.known_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalled:
+    """The answer: hits by falling score, and how they were found. `degraded` names legs that did not answer."""
+
+    hits: Sequence[Hit]
+    trace_id: str
+    took_ms: int
+    seeds: Sequence[str] = ()
+    direct: bool = False
+    reason: str = ""
+    degraded: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    ref: str
+    unit: str
+    rank: float
+    share: float
+    direct: bool = False
+
+
+async def recall(rt: Runtime, context: Context, caller: Caller, request: Recall) -> Recalled:
+    """What the caller may see that answers the question; nothing readable gives no hits and no error.
+
+    Raises:
+        Invalid: an empty question, or `k` above 50.
+        Forbidden: a strict key with a lens outside its region.
+    """
+    started = time.perf_counter()
+    query = clean(request.query).text
+    if not query:
+        raise Invalid("query is empty: ask something")
+    if not 1 <= request.k <= MAX_K:
+        raise Invalid(f"k must be 1 to {MAX_K}")
+    sets = readable_sets(context, caller, request.lens)
+    search = _Search(rt, context, request, query, sets)
+    hits = await search.run() if sets else []
+    return Recalled(
+        hits=hits,
+        trace_id=new_id(),
+        took_ms=round((time.perf_counter() - started) * 1000),
+        seeds=search.seeds,
+        direct=search.direct,
+        reason=search.reason(),
+        degraded=search.degraded,
+    )
+
+
+def readable_sets(context: Context, caller: Caller, lens: Lens) -> frozenset[str]:
+    """The scope sets a read may touch: the caller's region first, then the lens. Raises: Forbidden for strict keys."""
+    region = caller.region(Verb.MEMORY_READ)
+    if lens and caller.strict:
+        access.check_lens(lens, region)
+    readable = context.sets.readable(region)
+    if not lens:
+        return readable
+    return frozenset(s for s in readable if lens.keeps(context.sets[s], region))
+
+
+class _Search:
+    """One question: runs the legs, joins what they found, and reads it out of the record."""
+
+    def __init__(self, rt: Runtime, context: Context, request: Recall, query: str, sets: frozenset[str]) -> None:
+        self._rt = rt
+        self._context = context
+        self._request = request
+        self._query = query
+        self._sets = sets
+        self._now = rt.clock()
+        self.seeds: list[str] = []
+        self.direct = False
+        self.degraded: list[str] = []
+
+    async def run(self) -> list[Hit]:
+        request = self._request
+        wants_text = request.mode in (Mode.HYBRID, Mode.BM25)
+        wants_exact = request.mode in (Mode.HYBRID, Mode.GRAPH) and Include.FACTS in request.include
+        if request.mode is Mode.VECTOR:
+            self.degraded.append("vector")
+        found, exact = await asyncio.gather(
+            self._leg("text", self._text_leg, wanted=wants_text),
+            self._leg("exact", self._exact_leg, wanted=wants_exact),
+        )
+        return await self._read_out(_joined(found or [], exact or []))
+
+    def reason(self) -> str:
+        """Why these hits, in a few words."""
+        if self.direct:
+            return "an entity and one of its keys are named in the question"
+        return "ranked by the words of the question"
+
+    async def _leg(self, name: str, leg: Callable[[], Awaitable[T]], *, wanted: bool) -> T | None:
+        """What a leg found; a leg that is late or fails is noted, and the others answer."""
+        if not wanted:
+            return None
+        try:
+            return await asyncio.wait_for(leg(), LEG_TIMEOUT_S)
+        except Exception:  # one of the four edges: a failed leg is a note, never an error of the question
+            self.degraded.append(name)
+            return None
+
+    async def _text_leg(self) -> list[Found]:
+        kinds: set[Kind] = set()
+        if Include.FACTS in self._request.include:
+            kinds.add("fact")
+        if Include.PASSAGES in self._request.include:
+            kinds.add("passage")
+        return await self._context.finder.find(
+            self._query,
+            self._sets,
+            kinds=kinds,
+            labels=self._request.labels,
+            live_only=self._request.when.is_now,
+            limit=POOL,
+        )
+
+    async def _exact_leg(self) -> list[_Candidate]:
+        """Facts of entities the question names, those first whose key it names too."""
+        names = await self._context.finder.names_in(self._query, self._sets)
+        self.seeds = list(dict.fromkeys(name.name for name in names))
+        asked = set(words.question(self._query, stemmer()))
+        candidates: list[_Candidate] = []
+        for entity in dict.fromkeys(name.entity for name in names):
+            rows = await store_facts.of_entity(self._context.db, self._context.sets, stored_ref(entity), self._sets)
+            candidates += _slots(rows, asked, names, self._request.when, self._now)
+        self.direct = any(candidate.direct for candidate in candidates)
+        return candidates
+
+    async def _read_out(self, candidates: Sequence[_Candidate]) -> list[Hit]:
+        """Hits in order until there are `k`: every one read from the record and checked again at this moment."""
+        hits: list[Hit] = []
+        seen: set[tuple[str, str]] = set()
+        ranked: list[tuple[float, Hit]] = []
+        for start in range(0, len(candidates), _PAGE):
+            page = candidates[start : start + _PAGE]
+            read = await self._read(page)
+            for candidate in page:
+                hit = read.get(candidate.ref)
+                if hit is None or self._is_repeat(hit, seen):
+                    continue
+                ranked.append((_weight(candidate, hit), hit))
+            if len(ranked) >= max(self._request.k, _PAGE):
+                break
+        ranked.sort(key=lambda pair: pair[0], reverse=True)
+        best = 1.0
+        for _, hit in ranked[: self._request.k]:
+            best = min(best, hit.score)
+            hits.append(Hit(row=hit.row, unit=hit.unit, text=hit.text, score=round(best, 6), chunk_ids=hit.chunk_ids))
+        return hits
+
+    def _is_repeat(self, hit: Hit, seen: set[tuple[str, str]]) -> bool:
+        if self._request.include_duplicates:
+            return False
+        said = (type(hit.row).__name__ if not isinstance(hit.row, Turn) else str(hit.row.role), fold(hit.text))
+        if said in seen:
+            return True
+        seen.add(said)
+        return False
+
+    async def _read(self, page: Sequence[_Candidate]) -> Mapping[str, Hit]:
+        turns = [c.ref.partition(":")[2] for c in page if c.ref.startswith("turn:")]
+        facts = [c.ref for c in page if not c.ref.startswith("turn:")]
+        found_turns, found_facts = await asyncio.gather(
+            store_sessions.turns_by_id(self._context.db, self._context.sets, turns, self._sets),
+            store_facts.by_refs(self._context.db, self._context.sets, facts, self._sets),
+        )
+        chunks = await store_sessions.chunks_of(self._context.db, list(found_turns))
+        hits: dict[str, Hit] = {}
+        for candidate in page:
+            turn = found_turns.get(candidate.ref.partition(":")[2]) if candidate.ref.startswith("turn:") else None
+            row = found_facts.get(candidate.ref)
+            if turn is not None and self._shows_turn(turn):
+                own = chunks.get(turn.id, [])
+                best = next((c for c in own if f"memory_chunk:{c.id}" == candidate.unit), None)
+                text = turn.content[best.start : best.end] if best else turn.content
+                hits[candidate.ref] = Hit(
+                    row=turn,
+                    unit=candidate.unit,
+                    text=text,
+                    score=candidate.share,
+                    chunk_ids=tuple(c.id for c in own),
+                )
+            elif row is not None and self._shows_row(row):
+                hits[candidate.ref] = Hit(row=row, unit=candidate.unit, text=row.summary, score=candidate.share)
+        return hits
+
+    def _shows_turn(self, turn: Turn) -> bool:
+        when = self._request.when
+        if not turn.active or turn.taint or not self._request.labels <= set(turn.labels):
+            return False
+        if when.at_instant is not None and turn.recorded_at > when.at_instant:
+            return False
+        if when.as_of is not None and turn.known_at > when.as_of:
+            return False
+        return (when.valid_from is None or turn.known_at >= when.valid_from) and (
+            when.valid_until is None or turn.known_at <= when.valid_until
+        )
+
+    def _shows_row(self, row: Row) -> bool:
+        subject = self._request.subject
+        if subject is not None and subject not in store_facts.entities_of(row):
+            return False
+        control = row.control
+        if control.muted or (control.taint and not control.user_confirmed):
+            return False
+        if control.expires_at is not None and control.expires_at <= self._now:
+            return False
+        return self._request.labels <= set(row.labels) and answers(row, self._request.when, self._now)
+
+
+def _joined(found: Sequence[Found], exact: Sequence[_Candidate]) -> list[_Candidate]:
+    """Both legs as one list, best first: a slot the question names outranks everything of less coverage."""
+    by_ref = {f.ref: _Candidate(f.ref, f.unit, f.rank, f.share) for f in found}
+    for candidate in exact:
+        known = by_ref.get(candidate.ref)
+        if known is not None:
+            by_ref[candidate.ref] = _Candidate(known.ref, known.unit, known.rank, known.share, candidate.direct)
+        elif candidate.direct:
+            by_ref[candidate.ref] = candidate
+    return sorted(by_ref.values(), key=lambda c: (c.rank, c.share), reverse=True)
+
+
+def _slots(rows: Sequence[Fact], asked: set[str], names: Sequence[Name], when: When, now: datetime) -> list[_Candidate]:
+    stem = stemmer()
+    candidates: list[_Candidate] = []
+    for row in rows:
+        if not answers(row, when, now):
+            continue
+        key_words = set(words.question(row.key.replace("_", " "), stem))
+        named = bool(key_words) and key_words <= asked
+        if not named:
+            continue
+        name_words = {word for name in names for word in words.question(name.name, stem)}
+        covered = len(asked & (key_words | name_words)) / max(1, len(asked))
+        candidates.append(_Candidate(ref_of(row), ref_of(row), 0.0, covered, direct=covered >= _DIRECT_COVERAGE))
+    return candidates
+
+
+_DIRECT_COVERAGE: Final = 0.75
+"""Share of the question's words that entity and key must explain before the slot is the answer."""
+
+
+def _weight(candidate: _Candidate, hit: Hit) -> float:
+    """The order of hits: relevance by trust and speaker; slots that are the answer come before everything."""
+    row = hit.row
+    if isinstance(row, Turn):
+        bound = ASSISTANT_WEIGHT if row.role is Role.ASSISTANT else 1.0
+        return candidate.rank * (0.5 + 0.5 * row.trust) * bound
+    first = _FIRST if candidate.direct else 0.0
+    return first + candidate.rank * (0.5 + 0.5 * row.control.trust)
+
+
+_FIRST: Final = 1e6
+
+
+def kind_of(row: Row | Turn) -> str:
+    """The kind of a hit as clients name it."""
+    if isinstance(row, Turn):
+        return "memory_chunk"
+    return {Fact: "attribute", Relation: "attribute", Action: "action"}[type(row)]  # type: ignore[index]
