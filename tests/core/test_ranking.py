@@ -20,19 +20,17 @@ def test_a_word_in_every_text_still_weighs_something() -> None:
 
 
 @given(st.floats(0, 100), st.floats(0, 100), st.floats(0, 1000), st.floats(0, 1000))
-def test_worth_rises_with_occurrences_and_falls_with_length(
-    a: float, b: float, short: float, more: float
-) -> None:
+def test_worth_rises_with_occurrences_and_falls_with_length(a: float, b: float, short: float, more: float) -> None:
     low, high = sorted((a, b))
-    assert 0 <= ranking.worth(low, short, 10) <= ranking.worth(high, short, 10) < 1
-    assert ranking.worth(high, short + more, 10) <= ranking.worth(high, short, 10)
+    assert 0 <= ranking.worth(low, short) <= ranking.worth(high, short) < 1
+    assert ranking.worth(high, short + more) <= ranking.worth(high, short)
 
 
 def test_worth_of_a_known_case() -> None:
-    # One occurrence in a text of mean length: 1 / (1 + k1).
-    assert ranking.worth(1, 10, 10) == pytest.approx(1 / (1 + ranking.SATURATION))
-    assert ranking.worth(0, 10, 10) == 0
-    assert ranking.worth(1, 0, 0) == pytest.approx(1 / (1 + ranking.SATURATION))
+    # One occurrence in a text of typical length: 1 / (1 + k1).
+    assert ranking.worth(1, ranking.TYPICAL_WORDS) == pytest.approx(1 / (1 + ranking.SATURATION))
+    assert ranking.worth(0, 10) == 0
+    assert ranking.worth(1, 0) < 1
 
 
 def test_the_text_before_counts_less_than_the_text() -> None:

@@ -274,3 +274,46 @@ async def test_the_rest_of_an_interrupted_rebuild_is_swept(tmp_path: Path) -> No
     assert await finder.applied() == 7
     await finder.close()
     assert files(tmp_path) == [file]
+
+
+async def test_a_change_that_meets_a_rebuild_without_an_old_index_waits_for_the_new_one(tmp_path: Path) -> None:
+    finder = await LocalFinder.open(tmp_path, "c")
+    reached, go = asyncio.Event(), asyncio.Event()
+
+    async def rows() -> AsyncIterator[Entry | Name]:
+        yield turn(1, "apple")
+        reached.set()
+        await go.wait()
+
+    rebuilding = asyncio.create_task(finder.rebuild("c", rows(), 5))
+    await reached.wait()
+    await finder.apply(6, put=[turn(2, "apple")])
+    with pytest.raises(FinderLost):
+        await finder.find("apple", ["s1"])
+    go.set()
+    await rebuilding
+    assert await finder.applied() == 6
+    assert {hit.ref for hit in await finder.find("apple", ["s1"])} == {"turn:1", "turn:2"}
+    await finder.close()
+
+
+async def test_a_cancelled_rebuild_leaves_the_old_index_in_use(tmp_path: Path) -> None:
+    finder = await LocalFinder.open(tmp_path, "c")
+    await finder.rebuild("c", stream(turn("old", "apple")), 1)
+    reached = asyncio.Event()
+
+    async def rows() -> AsyncIterator[Entry | Name]:
+        yield turn(1, "pear")
+        reached.set()
+        await asyncio.Event().wait()
+
+    rebuilding = asyncio.create_task(finder.rebuild("c", rows(), 5))
+    await reached.wait()
+    rebuilding.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await rebuilding
+    await finder.apply(2, put=[turn("new", "apple")])
+    assert {hit.ref for hit in await finder.find("apple", ["s1"])} == {"turn:old", "turn:new"}
+    await finder.rebuild("c", stream(turn("third", "apple")), 3)
+    assert [hit.ref for hit in await finder.find("apple", ["s1"])] == ["turn:third"]
+    await finder.close()

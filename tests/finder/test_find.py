@@ -60,12 +60,11 @@ async def test_share_is_the_rarity_weighted_part_of_the_question(finder: LocalFi
 async def test_rank_is_bm25(finder: LocalFinder) -> None:
     await finder.apply(1, put=[turn(1, "apple apple pear"), turn(2, "apple"), turn(3, "plum fig", before="apple")])
     lengths = [3.0, 1.0, 2 + ranking.BEFORE_WEIGHT]
-    mean = sum(lengths) / 3
     hits = {hit.ref: hit.rank for hit in await finder.find("apple", ["s1"])}
     rarity = ranking.rarity(2, 3)
-    assert hits["turn:1"] == pytest.approx(rarity * ranking.worth(2, lengths[0], mean))
-    assert hits["turn:2"] == pytest.approx(rarity * ranking.worth(1, lengths[1], mean))
-    assert hits["turn:3"] == pytest.approx(rarity * ranking.worth(ranking.BEFORE_WEIGHT, lengths[2], mean))
+    assert hits["turn:1"] == pytest.approx(rarity * ranking.worth(2, lengths[0]))
+    assert hits["turn:2"] == pytest.approx(rarity * ranking.worth(1, lengths[1]))
+    assert hits["turn:3"] == pytest.approx(rarity * ranking.worth(ranking.BEFORE_WEIGHT, lengths[2]))
 
 
 async def test_a_window_helps_its_turn_to_be_found_but_less_than_own_words(finder: LocalFinder) -> None:

@@ -110,7 +110,6 @@ def expected(kept: Sequence[Entry], question: str, readable: set[str], how: dict
     if not bags:
         return []
     lengths = [ranking.occurrences(own.length, before.length) for _, own, before in bags]
-    mean = sum(lengths) / len(lengths)
     weights = {t: ranking.rarity(sum(t in own.counts for _, own, _ in bags), len(bags)) for t in terms}
     best: dict[str, tuple[float, float, int, Found]] = {}
     for at, ((entry, own, before), length) in enumerate(zip(bags, lengths, strict=True)):
@@ -120,7 +119,7 @@ def expected(kept: Sequence[Entry], question: str, readable: set[str], how: dict
         presence: list[tuple[float, float]] = []
         for term in terms:
             count = ranking.occurrences(own.counts.get(term, 0), before.counts.get(term, 0))
-            rank += weights[term] * ranking.worth(count, length, mean)
+            rank += weights[term] * ranking.worth(count, length)
             here = 1.0 if term in own.counts else ranking.BEFORE_WEIGHT if term in before.counts else 0.0
             presence.append((weights[term], here))
         if rank == 0.0:

@@ -188,13 +188,18 @@ class LocalFinder:
             return None
 
     def _apply(self, change_file: Callable[[TextFile], None]) -> None:
+        if self._file is None and self._meanwhile is None:
+            raise FinderLost("there is no text index yet")
+        if self._file is not None:
+            try:
+                self._file.begin_use(self._boot)
+                change_file(self._file)
+            except sqlite3.DatabaseError as error:
+                if self._meanwhile is None:
+                    raise
+                self._discard(error)
         if self._meanwhile is not None:
             self._meanwhile.append(change_file)
-            if self._file is None:
-                return
-        file = self._usable()
-        file.begin_use(self._boot)
-        change_file(file)
 
     def _begin_rebuild(self) -> TextFile:
         generations = [int(path.stem.removeprefix("text-")) for path in self._folder.glob("text-*.sqlite3")]

@@ -6,7 +6,7 @@ only: nothing else can change its result.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
@@ -94,20 +94,6 @@ class _Term:
     size: int = 0
 
 
-@dataclass(slots=True)
-class _Total:
-    """Number of texts, of their words and of the words before them, in one scope set."""
-
-    texts: int = 0
-    words: int = 0
-    before: int = 0
-
-    def count(self, sign: int, words: int, before: int) -> None:
-        self.texts += sign
-        self.words += sign * words
-        self.before += sign * before
-
-
 Read = Callable[[str, Collection[int] | None], Mapping[int, Postings]]
 """Reads the postings of a term from the file: of the given scope sets, or of all when None."""
 
@@ -121,13 +107,12 @@ class Columns:
         self.kind: Bytes = np.zeros(0, np.uint8)
         self.group: Ints = np.zeros(0, np.int32)
         self.label_set: Ints = np.zeros(0, np.int32)
-        self.words: Ints = np.zeros(0, np.int32)
-        self.before: Ints = np.zeros(0, np.int32)
+        self.hurdle: Floats = np.zeros(0, np.float64)  # what occurrences are set against: rises with length
         self.label_sets: list[frozenset[str]] = [frozenset()]
         self.scope_sets = 0
         self._label_numbers: dict[frozenset[str], int] = {frozenset(): 0}
         self._scope_set: Ints = np.zeros(0, np.int32)
-        self._totals: dict[tuple[int, int], _Total] = {}
+        self._totals: Counter[tuple[int, int]] = Counter()
 
     def add(self, row: Row) -> None:
         """Take a new row; numbers only grow."""
@@ -137,8 +122,7 @@ class Columns:
         self.kind[at] = row.kind
         self.group[at] = row.group
         self.label_set[at] = self._label_number(row.labels)
-        self.words[at] = row.words
-        self.before[at] = row.before
+        self.hurdle[at] = ranking.hurdle(ranking.occurrences(row.words, row.before))
         self._scope_set[at] = row.scope_set
         self.scope_sets = max(self.scope_sets, row.scope_set)
         self._count(at, 1)
@@ -148,25 +132,13 @@ class Columns:
         self._count(row, -1)
         self.state[row] = GONE
 
-    def total(self, scope_sets: Iterable[int], *, live_only: bool) -> tuple[int, float]:
-        """The number of texts in `scope_sets`, and the mean of their weighted lengths."""
+    def total(self, scope_sets: Iterable[int], *, live_only: bool) -> int:
+        """The number of texts in `scope_sets`."""
         states = (LIVE,) if live_only else (LIVE, CLOSED)
-        texts = words = before = 0
-        for number in scope_sets:
-            for state in states:
-                if (total := self._totals.get((number, state))) is not None:
-                    texts += total.texts
-                    words += total.words
-                    before += total.before
-        return texts, ranking.occurrences(words, before) / texts if texts else 0.0
-
-    def lengths(self, rows: Ints) -> Floats:
-        """The weighted lengths of `rows`."""
-        return self.words[rows] + ranking.BEFORE_WEIGHT * self.before[rows]
+        return sum(self._totals[number, state] for number in scope_sets for state in states)
 
     def _count(self, at: int, sign: int) -> None:
-        key = int(self._scope_set[at]), int(self.state[at])
-        self._totals.setdefault(key, _Total()).count(sign, int(self.words[at]), int(self.before[at]))
+        self._totals[int(self._scope_set[at]), int(self.state[at])] += sign
 
     def _label_number(self, labels: frozenset[str]) -> int:
         number = self._label_numbers.get(labels)
@@ -183,8 +155,7 @@ class Columns:
             self.kind = _grown(self.kind, room)
             self.group = _grown(self.group, room)
             self.label_set = _grown(self.label_set, room)
-            self.words = _grown(self.words, room)
-            self.before = _grown(self.before, room)
+            self.hurdle = _grown(self.hurdle, room)
             self._scope_set = _grown(self._scope_set, room)
         self.size = max(self.size, size)
 
@@ -238,19 +209,19 @@ class TextIndex:
     def search(self, question: Sequence[str], wanted: Wanted) -> list[Hit]:
         """The best rows first, the best unit of each group only.
 
-        All figures are taken over the wanted scope sets: number of texts, rarity of terms, mean length.
+        The number of texts and the rarity of terms are taken over the wanted scope sets only.
         """
-        texts, mean_length = self.columns.total(wanted.scope_sets, live_only=wanted.live_only)
+        texts = self.columns.total(wanted.scope_sets, live_only=wanted.live_only)
         if texts == 0 or not question:
             return []
         lists = [(word, self._postings(word, wanted)) for word in question]
         lists.sort(key=lambda item: (int(np.count_nonzero(item[1].own)), item[0]))
         lists = lists[: ranking.MAX_QUESTION_TERMS]
-        rank, share, rows = self._sums([postings for _, postings in lists], texts, mean_length)
+        rank, share, rows = self._sums([postings for _, postings in lists], texts)
         keep = self._allowed(rows, wanted)
         return self._best(rows[keep], rank[keep], share[keep], wanted.limit)
 
-    def _sums(self, lists: Sequence[Postings], texts: int, mean_length: float) -> tuple[Floats, Floats, Ints]:
+    def _sums(self, lists: Sequence[Postings], texts: int) -> tuple[Floats, Floats, Ints]:
         """Rank and share of every row that holds one of the terms, and the rows, in order of number."""
         touched = sum(len(postings.rows) for postings in lists)
         # Zeroed pages are made when touched, so this costs what the readable rows cost.
@@ -264,9 +235,7 @@ class TextIndex:
             if not len(rows):
                 continue
             count = postings.own + ranking.BEFORE_WEIGHT * postings.before
-            ratio = self.columns.lengths(rows) * (ranking.LENGTH_NORM / mean_length if mean_length else 0.0)
-            norm = ranking.SATURATION * (1.0 - ranking.LENGTH_NORM + ratio)
-            rank[rows] += weight * (count / (count + norm))
+            rank[rows] += weight * (count / (count + self.columns.hurdle[rows]))
             have[rows] += np.where(postings.own > 0, weight, weight * ranking.BEFORE_WEIGHT)
         if touched * 16 > self.columns.size:
             rows = np.flatnonzero(rank).astype(np.int32)

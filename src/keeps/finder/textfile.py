@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import unicodedata
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -21,8 +23,8 @@ from keeps.finder import names
 from keeps.finder.base import Entry, Found, Kind, Name
 from keeps.finder.text import Hit, Postings, Row, TextIndex, Wanted
 
-FORMAT: Final = 1
-"""Of the file and of the way words are cut. Another number means: build anew."""
+FORMAT: Final = f"1/{unicodedata.unidata_version}/{version('snowballstemmer')}"
+"""Of the file, and of what decides how words are cut. Another one means: build anew."""
 
 _KINDS: Final[dict[Kind, int]] = {"passage": 0, "fact": 1}
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
