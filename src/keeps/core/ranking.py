@@ -8,7 +8,8 @@ from typing import Final
 
 # The four numbers below were fitted together by recall@10 and reciprocal rank on the open halves of two sets
 # of long conversations between people (LoCoMo 784 questions, REALTALK 332), with a third of assistant chats
-# (BEAM, 179) to decide between equals. The optimum is flat: a third more or less of any moves the first two by about .01.
+# (BEAM, 179) to decide between equals. The optimum is flat: a third more or less of any number moves the first
+# two by about .01.
 
 SATURATION: Final = 0.75
 """How fast further occurrences of a word stop counting (BM25's k1)."""

@@ -23,8 +23,7 @@ MAX_TERM_CHARS: Final = 64
 
 # English words that carry no subject: articles, pronouns, prepositions, auxiliaries, conjunctions, and the
 # words questions are asked with. Contractions stand without their apostrophe.
-STOP_WORDS: Final = frozenset(
-    """
+_STOP_LIST: Final = """
     a an the this that these those such same other another each every either neither both all any some none
     no not nor only own few more most much many several enough
     i me my mine myself you your yours yourself yourselves he him his himself she her hers herself it its
@@ -42,8 +41,8 @@ STOP_WORDS: Final = frozenset(
     mightnt neednt aint lets thats whats whos wheres whens whys hows theres heres
     please tell
     b c d e f g h j k l m n o p q r s t u v w x y z
-    """.split()
-)
+"""
+STOP_WORDS: Final = frozenset(_STOP_LIST.split())
 
 _UNSPACED_RANGES: Final = (
     "\u0e00-\u0eff"  # Thai, Lao

@@ -1,38 +1,26 @@
-"""One file of the text index: SQLite with FTS5, used from one thread.
-
-A token in the full-text table is `<term> U+E000 <scope set> U+E001 <count><count>`: the term, the number of
-the scope set in base 36, and how often the term stands in the text and in the one before it. So a look-up
-names the scope set it reads, and the postings of other scope sets are never visited.
-"""
+"""One file of the text index: SQLite with FTS5, used from one thread."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 import unicodedata
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final, TypeVar
 
-import numpy as np
-
 from keeps.core import words
-from keeps.finder import names
+from keeps.finder import names, tokens
 from keeps.finder.base import Entry, Found, Kind, Name
-from keeps.finder.text import Hit, Postings, Row, TextIndex, Wanted
+from keeps.finder.text import Hit, Row, TextIndex, Wanted
 
 FORMAT: Final = f"1/{unicodedata.unidata_version}/{version('snowballstemmer')}"
 """Of the file, and of what decides how words are cut. Another one means: build anew."""
 
 _KINDS: Final[dict[Kind, int]] = {"passage": 0, "fact": 1}
-_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
-_SET_MARK: Final = "\ue000"
-_COUNT_MARK: Final = "\ue001"
-_AFTER_COUNT_MARK: Final = "\ue002"
-_MAX_COUNT: Final = len(_DIGITS) - 1
-_FEW_SETS: Final = 4
 _BATCH: Final = 500
 
 _SCHEMA: Final = """
@@ -49,11 +37,6 @@ _SCHEMA: Final = """
         key TEXT NOT NULL, scope_set INTEGER NOT NULL, entity TEXT NOT NULL, name TEXT NOT NULL,
         PRIMARY KEY(key, scope_set, entity, name)
     ) WITHOUT ROWID;
-    CREATE VIRTUAL TABLE word USING fts5(
-        terms, content='', columnsize=0, detail=none, tokenize='ascii'
-    );
-    CREATE VIRTUAL TABLE term USING fts5vocab(word, 'row');
-    CREATE VIRTUAL TABLE instance USING fts5vocab(word, 'instance');
 """
 _PUT: Final = "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _LOAD: Final = "SELECT row, scope_set, first, kind, live, words, before, labels FROM entry"
@@ -67,7 +50,7 @@ class TextFile:
 
     def __init__(self, path: Path, connection: sqlite3.Connection, stem: words.Stem) -> None:
         self.path = path
-        self.index = TextIndex(self._read)
+        self.index = TextIndex(partial(tokens.read, connection))
         self._db = connection
         self._stem = stem
         self._clean = True
@@ -83,7 +66,7 @@ class TextFile:
         """A new, empty file for one context; it must not exist."""
         path.touch(mode=0o600, exist_ok=False)
         connection = _connect(path)
-        connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+        connection.executescript(f"BEGIN; {_SCHEMA} {tokens.TABLES} COMMIT;")
         file = cls(path, connection, stem)
         with file._changing():
             file._set_meta(format=FORMAT, context=context, applied=None)
@@ -222,12 +205,12 @@ class TextFile:
         own = words.bag(entry.text, self._stem)
         before = words.bag(entry.before, self._stem) if entry.before else words.Bag({}, 0)
         counts = {
-            term: (min(count, _MAX_COUNT), min(before.counts.get(term, 0), _MAX_COUNT))
+            term: (min(count, tokens.MAX_COUNT), min(before.counts.get(term, 0), tokens.MAX_COUNT))
             for term, count in own.counts.items()
         }
         for term, count in before.counts.items():
             if term not in counts:
-                counts[term] = (0, min(count, _MAX_COUNT))
+                counts[term] = (0, min(count, tokens.MAX_COUNT))
         return counts, own.length, before.length
 
     def _put(self, entries: Sequence[Entry], bags: Sequence[tuple[Counts, int, int]]) -> list[Row]:
@@ -243,9 +226,7 @@ class TextFile:
                 found = self._db.execute("SELECT first FROM entry WHERE ref = ? LIMIT 1", (entry.ref,)).fetchone()
                 first = first_of[entry.ref] = found[0] if found else number
             kind = _KINDS[entry.kind]
-            terms = " ".join(
-                f"{term}:{_DIGITS[in_text]}{_DIGITS[in_before]}" for term, (in_text, in_before) in counts.items()
-            )
+            terms = tokens.packed(counts)
             labels = json.dumps(sorted(entry.labels)) if entry.labels else None
             stored.append(
                 (
@@ -253,7 +234,7 @@ class TextFile:
                     *(entry.window_of, own, before, terms),
                 )
             )
-            bodies.append((number, _body(terms, scope_set)))
+            bodies.append((number, tokens.body(terms, scope_set)))
             rows.append(Row(number, scope_set, first, kind, entry.live, own, before, entry.labels))
         self._db.executemany(_PUT, stored)
         self._db.executemany("INSERT INTO word(rowid, terms) VALUES (?, ?)", bodies)
@@ -274,44 +255,10 @@ class TextFile:
         gone.sort()
         self._db.executemany(
             "INSERT INTO word(word, rowid, terms) VALUES ('delete', ?, ?)",
-            [(row, _body(terms, scope_set)) for row, scope_set, terms in gone],
+            [(row, tokens.body(terms, scope_set)) for row, scope_set, terms in gone],
         )
         self._db.executemany("DELETE FROM entry WHERE row = ?", [(row,) for row, _, _ in gone])
         return [row for row, _, _ in gone]
-
-    def _read(self, term: str, scope_sets: Collection[int] | None) -> Mapping[int, Postings]:
-        """The postings of `term` by scope set."""
-        if scope_sets is None:
-            query = "SELECT term, doc FROM instance WHERE term >= ? AND term < ?"
-            return _grouped(self._db.execute(query, (term + _SET_MARK, term + _COUNT_MARK)))
-        read: dict[int, Postings] = {}
-        for number in scope_sets:
-            token = f"{term}{_SET_MARK}{_base36(number)}"
-            bounds = token + _COUNT_MARK, token + _AFTER_COUNT_MARK
-            if len(scope_sets) > _FEW_SETS:
-                query = "SELECT term, doc FROM instance WHERE term >= ? AND term < ?"
-                read.update(_grouped(self._db.execute(query, bounds)))
-            else:
-                read[number] = self._read_long(bounds)
-        return read
-
-    def _read_long(self, bounds: tuple[str, str]) -> Postings:
-        """The same for one scope set, faster where a term stands in very many rows."""
-        rows: list[np.ndarray[tuple[int], np.dtype[np.int32]]] = []
-        counts: list[tuple[int, int]] = []
-        tokens = self._db.execute("SELECT term FROM term WHERE term >= ? AND term < ?", bounds).fetchall()
-        for (token,) in tokens:
-            found = self._db.execute("SELECT rowid FROM word WHERE word MATCH ?", (f'"{token}"',))
-            rows.append(np.fromiter((row for (row,) in found), np.int32))
-            counts.append((_DIGITS.index(token[-2]), _DIGITS.index(token[-1])))
-        if not rows:
-            return Postings()
-        sizes = [len(part) for part in rows]
-        return Postings(
-            np.concatenate(rows),
-            np.repeat(np.array([own for own, _ in counts], np.uint8), sizes),
-            np.repeat(np.array([before for _, before in counts], np.uint8), sizes),
-        )
 
     def _described(self, hits: Sequence[Hit]) -> list[Found]:
         named: dict[int, tuple[str, str]] = {}
@@ -375,37 +322,6 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def _body(terms: str, scope_set: int) -> str:
-    """The tokens of an entry, from its stored terms."""
-    mark = f"{_SET_MARK}{_base36(scope_set)}{_COUNT_MARK}"
-    return terms.replace(":", mark)
-
-
-def _base36(number: int) -> str:
-    digits = ""
-    while True:
-        number, digit = divmod(number, 36)
-        digits = _DIGITS[digit] + digits
-        if number == 0:
-            return digits
-
-
-def _grouped(found: Iterable[tuple[str, int]]) -> dict[int, Postings]:
-    """Postings by scope set, from (token, row)."""
-    rows: dict[int, list[tuple[int, int, int]]] = {}
-    last = ""
-    into: list[tuple[int, int, int]] = []
-    own = before = 0
-    for token, row in found:
-        if token != last:
-            last = token
-            scope_set = token[token.index(_SET_MARK) + 1 : token.index(_COUNT_MARK)]
-            into = rows.setdefault(int(scope_set, 36), [])
-            own, before = _DIGITS.index(token[-2]), _DIGITS.index(token[-1])
-        into.append((row, own, before))
-    return {number: Postings(late=late).settle() for number, late in rows.items()}
 
 
 def _labels_of(stored: str | None) -> frozenset[str]:
