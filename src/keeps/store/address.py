@@ -62,17 +62,13 @@ def parse_store_url(text: str) -> StoreUrl:
         raise Invalid("A store is mem://, surrealkv:///absolute/folder, ws://host or wss://host.")
     if scheme == "mem":
         if rest:
-            raise Invalid(
-                "mem:// takes no path: nothing would be kept there. Use surrealkv:///absolute/folder."
-            )
+            raise Invalid("mem:// takes no path: nothing would be kept there. Use surrealkv:///absolute/folder.")
         return StoreUrl("mem")
     place, _, query = rest.partition("?")
     if scheme == "surrealkv":
         return StoreUrl("surrealkv", _checked_folder(place), _checked_sync(query) if "?" in rest else None)
     if "?" in rest or "#" in rest or "@" in rest or not place.rstrip("/"):
-        raise Invalid(
-            "A server's address is ws://host[:port] or wss://host[:port]; user and password go elsewhere."
-        )
+        raise Invalid("A server's address is ws://host[:port] or wss://host[:port]; user and password go elsewhere.")
     return StoreUrl("wss" if scheme == "wss" else "ws", place.rstrip("/"))
 
 
@@ -92,7 +88,5 @@ def _checked_folder(folder: str) -> str:
 def _checked_sync(query: str) -> str:
     key, _, value = query.partition("=")
     if key != "sync" or not re.fullmatch(r"every|never|[1-9][0-9]{0,5}(ms|s|m)", value):
-        raise Invalid(
-            "After the folder only ?sync=every, ?sync=never or a time as in ?sync=5s is understood."
-        )
+        raise Invalid("After the folder only ?sync=every, ?sync=never or a time as in ?sync=5s is understood.")
     return value

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from typing import Any, LiteralString, Protocol
 
-from keeps.store.address import parse_store_url
+from keeps.store.address import NAMESPACE, parse_store_url
 from keeps.store.embedded import EmbeddedEngine
 from keeps.store.outcome import Duplicate, EngineError, RecordID, ScriptRejected, Thrown
+from keeps.store.remote import RemoteEngine
 
 __all__ = ["Db", "Duplicate", "Engine", "EngineError", "RecordID", "ScriptRejected", "Thrown", "open_engine"]
 
@@ -65,14 +66,19 @@ class Engine(Protocol):
         ...
 
 
-async def open_engine(url: str) -> Engine:
-    """The engine at `url`.
+async def open_engine(
+    url: str, *, namespace: str = NAMESPACE, user: str | None = None, password: str | None = None
+) -> Engine:
+    """The engine at `url`; namespace, user and password are for servers.
 
     Raises:
         Invalid: the address is not understood.
         StoreRefused: the folder cannot be used.
     """
-    engine = EmbeddedEngine(parse_store_url(url))
+    place = parse_store_url(url)
+    if place.remote:
+        return RemoteEngine(place, namespace=namespace, user=user, password=password)
+    engine = EmbeddedEngine(place)
     try:
         await engine.start()
     except BaseException:

@@ -158,9 +158,7 @@ class EmbeddedEngine:
             outcome, value, more = worker.ask(message, timeout_s)
         except (WorkerDied, WorkerSilent) as failure:
             self._replace()
-            raise Unavailable(
-                _HUNG if isinstance(failure, WorkerSilent) else _DIED, retry_after_s=1
-            ) from None
+            raise Unavailable(_HUNG if isinstance(failure, WorkerSilent) else _DIED, retry_after_s=1) from None
         if outcome == "ok":
             self._commits += more
             return value
@@ -204,7 +202,10 @@ class EmbeddedEngine:
                 self._replace()
             raise Unavailable(_STARTING, retry_after_s=1) from None
         except WorkerDied:
+            crashed = opening is not None and worker.crashed()
             self._drop()
+            if crashed:
+                raise error_for("open", f"datastore: its process crashed on opening {opening}") from None
             raise Unavailable(_DIED, retry_after_s=1) from None
         worker.opening = None
         if outcome == "error":

@@ -73,9 +73,7 @@ def error_for(kind: Kind, text: str) -> KeepsError | EngineError:
     if kind == "timeout":
         return Unavailable("The record took too long to answer; try again.", retry_after_s=1)
     if kind == "storage":
-        return Unavailable(
-            "The disk refuses writes (full or read-only); make room, then try again.", retry_after_s=30
-        )
+        return Unavailable("The disk refuses writes (full or read-only); make room, then try again.", retry_after_s=30)
     if kind == "value":
         return Invalid("A text or number cannot be stored: it holds a lone surrogate or exceeds 64 bits.")
     if kind == "open":
@@ -92,9 +90,7 @@ def _refusal(text: str) -> KeepsError:
     if "No space left" in text:
         return StoreRefused("The disk is full and the store cannot be opened: make room, then start again.")
     if any(sign in text for sign in ("Read-only file system", "Permission denied")):
-        return StoreRefused(
-            "The store's folder cannot be written: make it writable for this user, or choose another."
-        )
+        return StoreRefused("The store's folder cannot be written: make it writable for this user, or choose another.")
     reason = text.rpartition("datastore: ")[2][:200]
     return StoreRefused(
         "The store cannot be opened, its files seem damaged. Bring back a backup with `keeps restore --data "
@@ -149,6 +145,14 @@ def _kind_of(statement: Mapping[str, Any], text: str) -> Kind:
     if statement.get("kind") == "AlreadyExists" or ("Database index" in text and "already contains" in text):
         return "duplicate"
     return "script"
+
+
+_COMMIT: Final = re.compile(r"\bCOMMIT\b", re.IGNORECASE)
+
+
+def commits_in(surql: str) -> int:
+    """How many transactions a script that succeeded has committed: 0 or 1."""
+    return 1 if _COMMIT.search(surql) else 0
 
 
 def values_in(reply: Mapping[str, Any]) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import socket
 import struct
 import subprocess
@@ -17,6 +18,9 @@ from keeps.store.address import StoreUrl
 
 STALL_S: Final = 3
 """How long one write to, or read from, the socket may make no progress at all."""
+
+
+_CRASHES: Final = {-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL}
 
 
 class WorkerDied(Exception):
@@ -56,6 +60,12 @@ class WorkerProcess:
     @property
     def gone(self) -> bool:
         return self._process.poll() is not None
+
+    def crashed(self) -> bool:
+        """True when the dead process brought itself down, as opposed to having been killed."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(STALL_S)
+        return self._process.returncode in _CRASHES
 
     def ask(self, request: tuple[Any, ...] | bytes, timeout_s: float) -> Any:
         """The reply to one request. Raises `WorkerSilent` after `timeout_s`, `WorkerDied`."""

@@ -12,7 +12,6 @@ import contextlib
 import ctypes
 import os
 import pickle
-import re
 import shutil
 import signal
 import sys
@@ -25,7 +24,7 @@ from typing import Any, Final
 import surrealdb
 
 from keeps.store.address import NAMESPACE, StoreUrl, parse_store_url
-from keeps.store.outcome import Kind, failure_in, values_in
+from keeps.store.outcome import Kind, commits_in, failure_in, values_in
 
 MAX_OPEN: Final = 64
 """Databases held open at once (each costs four threads and 0.3 MB); the least recently used is closed."""
@@ -33,7 +32,6 @@ MAX_OPEN: Final = 64
 LOCK_PATIENCE_S: Final = 2.0
 """How long the worker of a parent that was just killed may take to let go of its files."""
 
-_COMMIT: Final = re.compile(r"\bCOMMIT\b", re.IGNORECASE)
 _PR_SET_PDEATHSIG: Final = 1
 _REMOVED: Final = ".removed-"
 
@@ -67,12 +65,12 @@ class Store:
             reply = self._handle(database, create=False).query_raw(surql, params)
         except _OpenFailed as error:
             return "error", "open", str(error)
-        except (UnicodeEncodeError, OverflowError, ValueError) as error:
+        except (ValueError, OverflowError) as error:
             return "error", "value", type(error).__name__
         failure = failure_in(reply)
         if failure is not None:
             return "error", *failure
-        return "ok", values_in(reply), 1 if _COMMIT.search(surql) else 0
+        return "ok", values_in(reply), commits_in(surql)
 
     def define(self, database: str) -> Reply:
         """Open a database, made when missing."""
