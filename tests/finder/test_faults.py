@@ -317,3 +317,17 @@ async def test_a_cancelled_rebuild_leaves_the_old_index_in_use(tmp_path: Path) -
     await finder.rebuild("c", stream(turn("third", "apple")), 3)
     assert [hit.ref for hit in await finder.find("apple", ["s1"])] == ["turn:third"]
     await finder.close()
+
+
+async def test_a_full_disk_costs_the_index_only(tmp_path: Path) -> None:
+    finder = await LocalFinder.open(tmp_path, "c")
+    await finder.rebuild("c", stream(*ROWS), 7)
+    assert finder._file is not None
+    finder._file._db.execute("PRAGMA max_page_count = 1")  # no page more than there are
+    with pytest.raises(FinderLost):
+        await finder.apply(8, put=[turn(f"new{n}", f"quince{n} " * 50) for n in range(500)])
+    assert await finder.applied() is None
+    assert files(tmp_path) == []
+    await finder.rebuild("c", stream(*ROWS), 8)
+    assert await finder.applied() == 8
+    await finder.close()
