@@ -12,12 +12,20 @@ MANY_VALUED = frozenset(
     enjoys enjoyed favourites favorites follows food_allergy friend friends goal goals grandchild grandchildren has
     hated hates hobbies hobby interest interested_in interests kin knows language languages likes liked loves loved
     member_of members needs nickname nicknames owned owns parent parents pet pets phone phones plays played prefers
-    project projects reads relative relatives sibling siblings sister sisters skill skills son sons speaks spoken_language
+    project projects reads relative relatives sibling siblings sister sisters skill skills son sons speaks
+    spoken_language
     studied studies tag tags tool tools topic topics tried uses visited visits wants watched watches went_to wishes
     worked_on works_on
     """.split()
 )
 """Predicates that hold many values at once; every other key, known or not, holds one."""
+
+PREFERENCE_KEYS = frozenset(
+    """
+    avoids disliked dislikes enjoys favourite favorite favourites favorites hates likes loves preference prefers
+    """.split()
+)
+"""Keys that say how someone likes things."""
 
 _SEPARATOR = "\u001f"
 

@@ -6,10 +6,10 @@ from typing import Final
 
 VERB_KEYS: Final = frozenset(
     """
-    avoids believes can_speak contributes_to disliked dislikes enjoyed enjoys follows hated hates has knows liked likes
-    lives_at lives_in loved loves moved_to needs owned owns played plays prefers reads speaks studied studies uses used
-    visited visits wants wanted watched watches went_to wishes worked_at worked_for worked_on works_as works_at works_for
-    works_in works_on
+    avoids believes can_speak contributes_to disliked dislikes enjoyed enjoys follows hated hates has knows
+    liked likes lives_at lives_in loved loves moved_to needs owned owns played plays prefers reads speaks
+    studied studies uses used visited visits wants wanted watched watches went_to wishes worked_at worked_for
+    worked_on works_as works_at works_for works_in works_on
     """.split()
 )
 """Keys that read as a verb after a name: "Mara likes rye bread."."""

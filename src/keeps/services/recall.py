@@ -37,7 +37,8 @@ LEG_TIMEOUT_S: Final = 3.0
 ASSISTANT_WEIGHT: Final = 0.8
 """What an assistant said weighs this much of what a person said, at equal relevance."""
 
-_PAGE: Final = 64
+_FIRST_PAGE: Final = 16
+"""Rows read out at first, at least: a row costs more to read than to find."""
 
 T = TypeVar("T")
 
@@ -190,7 +191,7 @@ class _Search:
             return None
         try:
             return await asyncio.wait_for(leg(), LEG_TIMEOUT_S)
-        except Exception:  # one of the four edges: a failed leg is a note, never an error of the question
+        except Exception:  # noqa: BLE001 an edge: a failed leg is a note in the answer, never an error of the question
             self.degraded.append(name)
             return None
 
@@ -226,15 +227,16 @@ class _Search:
         hits: list[Hit] = []
         seen: set[tuple[str, str]] = set()
         ranked: list[tuple[float, Hit]] = []
-        for start in range(0, len(candidates), _PAGE):
-            page = candidates[start : start + _PAGE]
+        page_size = max(_FIRST_PAGE, 2 * self._request.k)
+        for start in range(0, len(candidates), page_size):
+            page = candidates[start : start + page_size]
             read = await self._read(page)
             for candidate in page:
                 hit = read.get(candidate.ref)
                 if hit is None or self._is_repeat(hit, seen):
                     continue
                 ranked.append((_weight(candidate, hit), hit))
-            if len(ranked) >= max(self._request.k, _PAGE):
+            if len(ranked) >= self._request.k:
                 break
         ranked.sort(key=lambda pair: pair[0], reverse=True)
         best = 1.0

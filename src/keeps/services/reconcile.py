@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from keeps.core import summaries
-from keeps.core.cardinality import chain_key
+from keeps.core.cardinality import PREFERENCE_KEYS, chain_key
 from keeps.core.entities import EntityRef, EntityType
 from keeps.core.facts import (
     CONTEXT_LIFE_DAYS,
@@ -113,8 +113,7 @@ class Reconciliation:
 
     async def run(self) -> Extraction:
         """Apply every triple in order; nothing is written until the batch is committed."""
-        known = await self._entities()
-        await self._read_chains()
+        known = await self._read()
         for triple in self._in.triples:
             self._question(triple)
             if triple.family is Family.ATTRIBUTE:
@@ -131,12 +130,30 @@ class Reconciliation:
         return self.extraction
 
     # ------------------------------------------------------------------ entities
-    async def _entities(self) -> dict[EntityRef, list[store_entities.Presence]]:
+    async def _read(self) -> dict[EntityRef, list[store_entities.Presence]]:
+        """Read the chains the triples may touch, in both pillars, and where their entities are known."""
         for triple in self._in.triples:
             for named in (triple.entity, triple.target):
                 if named is not None:
                     self._names.setdefault(named.ref, named.name)
-        known = await store_entities.presences(self._context.db, list(self._names), self._in.readable)
+        records = [
+            store_rows.chain_record(
+                triple.entity.ref,
+                chain_key(triple.key or "", triple.value or "", self._category_of(triple), ""),
+                self._in.scope.id,
+                pillar,
+            )
+            for triple in self._in.triples
+            if triple.family is Family.ATTRIBUTE
+            for pillar in Pillar
+        ]
+        self._states, known = await store_facts.standing(
+            self._context.db,
+            self._context.sets,
+            list({str(record): record for record in records}.values()),
+            list(self._names),
+            self._in.readable | {self._in.scope.id},
+        )
         for ref, seen in known.items():
             own = next((p for p in seen if p.scope_set == self._in.scope.id), None)
             if own is not None:
@@ -157,7 +174,12 @@ class Reconciliation:
             )
             self._changes.names.append(Name(entity=str(ref), scope_set=self._in.scope.id, name=ref.name))
             self.extraction.entities.append(
-                EntitySeen(ref=ref, name=name, category=category, is_new=not known.get(ref))
+                EntitySeen(
+                    ref=ref,
+                    name=name,
+                    category=category,
+                    is_new=not any(p.scope_set in self._in.readable for p in known.get(ref, ())),
+                )
             )
 
     # ------------------------------------------------------------------ facts
@@ -200,22 +222,6 @@ class Reconciliation:
             key=triple.key,
             value=triple.value,
         )
-
-    async def _read_chains(self) -> None:
-        """Read every chain the triples may touch, in both pillars, at once."""
-        records = [
-            store_rows.chain_record(
-                triple.entity.ref,
-                chain_key(triple.key or "", triple.value or "", self._category_of(triple), ""),
-                self._in.scope.id,
-                pillar,
-            )
-            for triple in self._in.triples
-            if triple.family is Family.ATTRIBUTE
-            for pillar in Pillar
-        ]
-        unique = list({str(record): record for record in records}.values())
-        self._states = await store_facts.chains(self._context.db, self._context.sets, unique)
 
     def _chain(self, fact: Fact) -> _Chain:
         """The chain of a fact, as it stands in this write."""
@@ -482,14 +488,9 @@ def _kind_of(category: Category, key: str | None) -> str:
     """What a person would call this memory when the caller does not say."""
     if category is Category.CONTEXT:
         return "event"
-    if category is Category.KNOWLEDGE and key in _PREFERENCE_KEYS:
+    if category is Category.KNOWLEDGE and key in PREFERENCE_KEYS:
         return "preference"
     return "fact"
-
-
-_PREFERENCE_KEYS = frozenset(
-    "avoids disliked dislikes enjoys favourite favorite favourites favorites hates likes loves preference prefers".split()
-)
 
 
 def _other_kind(pillar: Pillar) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -19,7 +19,7 @@ from keeps.core.text import check_bytes, clean
 from keeps.core.triples import Triple
 from keeps.services.index import Changes, entries_of
 from keeps.services.reconcile import Extraction, Incoming, Reconciliation
-from keeps.services.runtime import MAX_REPLANS, Context, Runtime, new_id
+from keeps.services.runtime import MAX_REPLANS, Context, Runtime, Thread, new_id
 from keeps.store import rows as store_rows
 from keeps.store import scopes as store_scopes
 from keeps.store import sessions as store_sessions
@@ -101,6 +101,7 @@ async def remember(rt: Runtime, context: Context, caller: Caller, request: Remem
             try:
                 return await write.run()
             except StaleHead:
+                context.threads.pop(request.session or "", None)
                 if attempt == MAX_REPLANS:
                     raise
     raise AssertionError("unreachable")
@@ -144,6 +145,7 @@ class _Write:
         self._now = rt.clock()
         self._batch = Batch(at=self._now)
         self._changes = Changes()
+        self._last: Turn | None = None
 
     async def run(self) -> Remembered:
         session, is_new = await self._session()
@@ -151,9 +153,9 @@ class _Write:
         done = Remembered(infer=self._request.infer, session=session.id)
         if self._request.triples and not self._messages:
             rendered = "\n".join(_rendered(triple) for triple in self._request.triples)
-            await self._add_turns(session, scope, [(Message(text=rendered), False)], done, passages=False)
+            self._add_turns(session, scope, [(Message(text=rendered), False)], done, passages=False)
         else:
-            await self._add_turns(session, scope, self._messages, done, passages=True)
+            self._add_turns(session, scope, self._messages, done, passages=True)
         if self._request.infer is Infer.TRIPLES:
             done.extraction = await self._reconcile(session, scope, done.turns[0])
         elif self._request.infer is Infer.FULL:
@@ -164,6 +166,8 @@ class _Write:
             self._batch.rows.append(f"session:{session.id}")
         self._reply(done)
         await self._context.commit(self._batch, self._changes)
+        next_seq = (session.next_seq if self._batch.places else 0) + len(done.turns)
+        self._context.keep_thread(Thread(replace(session, next_seq=next_seq, last_turn_at=self._now), self._last))
         return done
 
     async def _session(self) -> tuple[Session, bool]:
@@ -173,23 +177,35 @@ class _Write:
             scope = self._request.scope or self._caller.default_scope()
             return Session(id=new_id(), scope=scope, created_at=self._now, next_seq=count, last_turn_at=self._now), True
         region = self._caller.region(Verb.MEMORY_WRITE)
-        found = await store_sessions.find_session(
-            self._context.db, self._context.sets, self._request.session, self._context.sets.everything()
-        )
-        if found is None or not found.scope.within(region):
+        found = await self._thread(self._request.session)
+        if found is None or not found.session.scope.within(region):
             raise Forbidden("this key may not write to that session, or it does not exist")
+        self._last = found.last
+        session = found.session
         self._batch.places.append(
             {
-                "id": RecordID("session", found.id),
-                "expected": found.next_seq,
-                "next": found.next_seq + count,
+                "id": RecordID("session", session.id),
+                "expected": session.next_seq,
+                "next": session.next_seq + count,
                 "at": self._now,
             }
         )
-        self._batch.rows.append(f"session:{found.id}")
-        return found, False
+        self._batch.rows.append(f"session:{session.id}")
+        return session, False
 
-    async def _add_turns(
+    async def _thread(self, session_id: str) -> Thread | None:
+        """The session and its last turn: as this process left it, else read."""
+        context = self._context
+        known = context.threads.get(session_id)
+        if known is not None:
+            return known
+        session = await store_sessions.find_session(context.db, context.sets, session_id, context.sets.everything())
+        if session is None:
+            return None
+        last = await store_sessions.turns_at(context.db, context.sets, session.id, [session.next_seq - 1])
+        return Thread(session, last[0] if last else None)
+
+    def _add_turns(
         self,
         session: Session,
         scope: Scope,
@@ -199,7 +215,7 @@ class _Write:
         passages: bool,
     ) -> None:
         first = session.next_seq if self._batch.places else 0
-        previous = await self._turn_before(session, first)
+        previous = self._last
         for seq, (message, hidden) in enumerate(messages, first):
             turn = self._turn(session, scope, seq, message, hidden=hidden, rendered=not passages)
             chunks = [
@@ -222,12 +238,7 @@ class _Write:
             done.turns.append(turn.id)
             done.chunks.append(chunks[0].id if chunks else None)
             previous = turn
-
-    async def _turn_before(self, session: Session, first: int) -> Turn | None:
-        if first == 0:
-            return None
-        found = await store_sessions.turns_at(self._context.db, self._context.sets, session.id, [first - 1])
-        return found[0] if found else None
+        self._last = previous
 
     def _turn(
         self, session: Session, scope: Scope, seq: int, message: Message, *, hidden: bool, rendered: bool

@@ -19,6 +19,7 @@ from keeps.config import Config
 from keeps.core.errors import NotFound
 from keeps.core.facts import RowId
 from keeps.core.scopes import ScopePath
+from keeps.core.sessions import Session, Turn
 from keeps.core.text import fold
 from keeps.finder.base import Finder
 from keeps.finder.local import LocalFinder
@@ -26,12 +27,12 @@ from keeps.services import index
 from keeps.services.index import Changes, Indexed
 from keeps.store import commit as store_commit
 from keeps.store import contexts as store_contexts
+from keeps.store import erase as store_erase
 from keeps.store import meta as store_meta
 from keeps.store import scopes as store_scopes
-from keeps.store.commit import Batch
-from keeps.store import erase as store_erase
 from keeps.store import secrets as store_secrets
 from keeps.store import watermark as store_watermark
+from keeps.store.commit import Batch
 from keeps.store.db import Db, Engine, open_engine
 from keeps.store.ledger import Ledger
 from keeps.store.migrate import migrate
@@ -55,6 +56,17 @@ def new_id() -> RowId:
     return RowId("".join(secrets.choice(_ID_LETTERS) for _ in range(20)))
 
 
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """The end of a session as this process last saw it; the number of its next turn is checked at every commit."""
+
+    session: Session
+    last: Turn | None
+
+
+_THREADS_KEPT: Final = 1024
+
+
 @dataclass(slots=True, kw_only=True)
 class Context:
     """One open context: its database, its finder, its scope sets, and the lock that orders its commits."""
@@ -68,6 +80,7 @@ class Context:
     config: Mapping[str, Any]
     sets: ScopeSets = field(default_factory=ScopeSets)
     nodes: set[ScopePath] = field(default_factory=set[ScopePath])
+    threads: dict[str, Thread] = field(default_factory=dict[str, "Thread"])
     entity_locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     _committing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -83,8 +96,17 @@ class Context:
         """
         return await asyncio.shield(self._commit(batch, changes or Changes()))
 
+    def keep_thread(self, thread: Thread) -> None:
+        """Remember the end of a session, so that the next turn need not read it."""
+        self.threads.pop(thread.session.id, None)
+        self.threads[thread.session.id] = thread
+        if len(self.threads) > _THREADS_KEPT:
+            self.threads.pop(next(iter(self.threads)))
+
     async def _commit(self, batch: Batch, changes: Changes) -> int:
         async with self._committing:
+            if batch.deletes or any(patch["id"].table_name in ("turn", "session") for patch in batch.patches):
+                self.threads.clear()
             number = await store_commit.commit(self.db, batch)
             self.watermark.write(self.db.name, number)
             for row in batch.scope_sets:

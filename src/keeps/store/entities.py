@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -51,8 +51,13 @@ async def presences(db: Db, refs: Sequence[EntityRef], readable: Collection[str]
         timeout_s=10.0,
         refs=[str(ref) for ref in refs],
     )
+    return by_entity(found[0], readable)
+
+
+def by_entity(rows: Iterable[Record], readable: Collection[str]) -> dict[EntityRef, list[Presence]]:
+    """Presences within the readable scope sets by entity, earliest first."""
     seen: dict[EntityRef, list[Presence]] = {}
-    for row in found[0]:
+    for row in rows:
         if row["scope_set"] in readable:
             presence = from_row(row)
             seen.setdefault(presence.ref, []).append(presence)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from keeps.core.entities import EntityRef
 from keeps.core.facts import Action, Fact, Relation, Row
 from keeps.store.db import Db, RecordID
+from keeps.store.entities import Presence, by_entity
 from keeps.store.rows import (
     Record,
     action_from_row,
@@ -70,15 +71,18 @@ class ChainState:
     contenders: tuple[Fact, ...] = ()
 
 
-async def chains(db: Db, sets: ScopeSets, ids: Sequence[RecordID]) -> dict[str, ChainState]:
-    """The state of chains by the text of their record ids; a chain without a row is left out."""
-    if not ids:
-        return {}
-    rows, members = await db.run(
+async def standing(
+    db: Db, sets: ScopeSets, ids: Sequence[RecordID], entities: Sequence[EntityRef], readable: Collection[str]
+) -> tuple[dict[str, ChainState], dict[EntityRef, list[Presence]]]:
+    """What a write of facts must know, in one read: the chains by the text of their record ids (those without a
+    row are left out), and where the entities are known within the readable scope sets."""
+    rows, members, known = await db.run(
         "SELECT * FROM $chains TIMEOUT 5s;"
-        "SELECT * FROM array::flatten((SELECT VALUE members FROM $chains)) TIMEOUT 5s;",
+        "SELECT * FROM array::flatten((SELECT VALUE members FROM $chains)) TIMEOUT 5s;"
+        "SELECT * FROM entity WHERE ref IN $refs AND forgotten_at = NONE TIMEOUT 5s;",
         timeout_s=_READ_S,
         chains=list(ids),
+        refs=[str(ref) for ref in entities],
     )
     facts: dict[str, Fact] = {key_of(row["id"]): fact_from_row(row, sets[row["scope_set"]]) for row in members}
     states: dict[str, ChainState] = {}
@@ -88,7 +92,7 @@ async def chains(db: Db, sets: ScopeSets, ids: Sequence[RecordID]) -> dict[str, 
         states[str(row["id"])] = ChainState(
             rev=row["rev"], head=head, contenders=tuple(f for f in beside if head is None or f.id != head.id)
         )
-    return states
+    return states, by_entity(known, readable)
 
 
 async def versions(db: Db, sets: ScopeSets, entity: EntityRef, key: str, readable: Collection[str]) -> list[Fact]:
