@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeVar
 
@@ -56,17 +56,18 @@ class Call:
         render: Callable[[T], str],
         *,
         status: int = 200,
-        keep: bool = True,
+        rows: Callable[[T], Sequence[str]] | None = None,
     ) -> Response:
-        """The reply to a write that keeps no reply itself; it is kept after the write for a repeat.
+        """The reply to a write that keeps no reply itself; with `rows` it is kept afterwards for a repeat.
 
-        `keep` False for replies that must not be stored: a repeat then finds only a twin running now.
+        `rows` names the rows the reply tells of, `table:key`: erasing one of them erases the reply. Without it
+        a repeat finds only a twin running now: for replies with a secret, and writes that may well run twice.
         """
 
         async def perform(key: ReplyKey | None) -> T:
             done = await act()
-            if key is not None and keep:
-                await replies.save(self.rt, self.context, key, render(done))
+            if key is not None and rows is not None:
+                await replies.save(self.rt, self.context, key, render(done), rows=rows(done))
             return done
 
         return await self.keyed(perform, render, status=status)

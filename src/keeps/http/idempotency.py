@@ -12,7 +12,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,18 +25,6 @@ REPLAYED_HEADER: Final = "Idempotency-Replayed"
 KEPT_FOR: Final = timedelta(hours=24)
 WAIT_S: Final = 5.0
 MAX_KEY_CHARS: Final = 255
-
-
-class Replies(Protocol):
-    """Where replies are kept."""
-
-    async def find(self, namespace: str) -> StoredReply | None:
-        """The reply kept under `namespace`; None when there is none or its time is over."""
-        ...
-
-    async def save(self, key: ReplyKey, body: str) -> None:
-        """Keep `body` for a write that did not keep its reply itself."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
