@@ -1,0 +1,181 @@
+"""Sessions, scopes, principals and keys, as a client sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from keeps.client.calls import Call, path_of
+from keeps.wire.keys import KeyListOut, MintedKey
+from keeps.wire.principals import EffectiveOut, PrincipalListOut, PrincipalOut
+from keeps.wire.scopes import ScopeForgetOut, ScopeListOut, ScopeNode
+from keeps.wire.sessions import SessionContextOut, SessionListOut, SessionOut, TurnListOut
+
+Ask = Callable[[Call], Awaitable[Any]]
+ScopeSpelling = str | Sequence[str | Sequence[str]]
+"""Scopes: a path, a list of paths of which one suffices, or a list of lists: an OR of ANDs."""
+
+Grants = Mapping[str, Sequence[str]]
+"""Patterns of scopes by verb: `{"memory:read": ["org/north/*"]}`."""
+
+
+class Noun:
+    """What can be asked about one kind of thing."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    async def _get(self, path: str, /, **params: object) -> Any:
+        return await self._ask(Call(method="GET", path=path, params=params, repeatable=True))
+
+    async def _post(self, path: str, body: Mapping[str, object], *, key: str | None = None) -> Any:
+        call = Call(method="POST", path=path, body=body, idempotency_key=key, repeatable=key is not None)
+        return await self._ask(call)
+
+
+class Sessions(Noun):
+    """Conversations."""
+
+    async def create(
+        self,
+        *,
+        scopes: ScopeSpelling | None = None,
+        metadata: Mapping[str, object] | None = None,
+        idempotency_key: str | None = None,
+    ) -> SessionOut:
+        """A new session; without scopes it belongs where the caller's memories do. Raises: Forbidden."""
+        body = {"scopes": scopes, "metadata": metadata}
+        return SessionOut.parse(await self._post("/sessions", body, key=idempotency_key))
+
+    async def get(self, session: str) -> SessionOut:
+        """One session. Raises: NotFound."""
+        return SessionOut.parse(await self._get(path_of("sessions", session)))
+
+    async def list(
+        self, *, limit: int | None = None, cursor: str | None = None, count: bool | None = None
+    ) -> SessionListOut:
+        """A page of sessions, newest first."""
+        return SessionListOut.parse(await self._get("/sessions", limit=limit, cursor=cursor, count=count))
+
+    async def turns(
+        self, session: str, *, limit: int | None = None, cursor: str | None = None, count: bool | None = None
+    ) -> TurnListOut:
+        """A page of what was said, oldest first. Raises: NotFound."""
+        found = await self._get(path_of("sessions", session, "turns"), limit=limit, cursor=cursor, count=count)
+        return TurnListOut.parse(found)
+
+    async def context(self, session: str, query: str, *, k: int | None = None) -> str:
+        """What of one session answers a question, as a block for a prompt. Raises: NotFound."""
+        path = path_of("sessions", session, "context")
+        call = Call(method="POST", path=path, body={"query": query, "k": k}, repeatable=True)
+        return SessionContextOut.parse(await self._ask(call)).context
+
+    async def delete(self, session: str) -> None:
+        """Erase a session and its turns; facts that were learned from it stay. Raises: NotFound, Forbidden."""
+        await self._ask(Call(method="DELETE", path=path_of("sessions", session)))
+
+
+class Scopes(Noun):
+    """The tree of scopes."""
+
+    async def register(
+        self, path: str, *, display_name: str | None = None, description: str | None = None
+    ) -> ScopeNode:
+        """A scope and its missing ancestors; one that exists is returned. Raises: Invalid, Forbidden."""
+        body = {"path": path, "displayName": display_name, "description": description}
+        return ScopeNode.parse(await self._post("/scopes", body))
+
+    async def list(
+        self, *, limit: int | None = None, cursor: str | None = None, count: bool | None = None
+    ) -> ScopeListOut:
+        """A page of scopes the caller sees, removed names too; a page may be short without being the last."""
+        return ScopeListOut.parse(await self._get("/scopes", limit=limit, cursor=cursor, count=count))
+
+    async def delete(self, path: str) -> None:
+        """Remove the name of a scope; its rows stay readable. Raises: NotFound, Forbidden."""
+        await self._ask(Call(method="DELETE", path="/scopes", params={"path": path}))
+
+    async def forget(self, path: str) -> ScopeForgetOut:
+        """Erase all that belongs to a scope and the ones below it. Raises: Forbidden."""
+        return ScopeForgetOut.parse(await self._post("/scopes/forget", {"path": path}))
+
+
+class Principals(Noun):
+    """Who holds grants."""
+
+    async def create(
+        self,
+        display_name: str,
+        *,
+        external_id: str | None = None,
+        kind: str | None = None,
+        grants: Grants | None = None,
+        home: str | None = None,
+    ) -> PrincipalOut:
+        """A new principal, or the one that has `external_id`. Raises: Conflict for a name in use, Forbidden."""
+        body = {
+            "displayName": display_name,
+            "externalId": external_id,
+            "kind": kind,
+            "grants": grants,
+            "home": home,
+        }
+        return PrincipalOut.parse(await self._post("/principals", body))
+
+    async def get(self, principal: str) -> PrincipalOut:
+        """One principal. Raises: NotFound, Forbidden."""
+        return PrincipalOut.parse(await self._get(path_of("principals", principal)))
+
+    async def list(
+        self, *, limit: int | None = None, cursor: str | None = None, count: bool | None = None
+    ) -> PrincipalListOut:
+        """A page of principals. Raises: Forbidden."""
+        return PrincipalListOut.parse(await self._get("/principals", limit=limit, cursor=cursor, count=count))
+
+    async def grant(self, principal: str, path: str, verbs: Sequence[str]) -> PrincipalOut:
+        """The principal with more verbs over a pattern of scopes. Raises: NotFound, Forbidden, Invalid."""
+        body = {"path": path, "verbs": verbs}
+        return PrincipalOut.parse(await self._post(path_of("principals", principal, "grants"), body))
+
+    async def revoke(self, principal: str, path: str, verbs: Sequence[str]) -> PrincipalOut:
+        """The principal with fewer. Raises: NotFound, Forbidden, Invalid."""
+        body = {"path": path, "verbs": verbs}
+        call = Call(method="DELETE", path=path_of("principals", principal, "grants"), body=body)
+        return PrincipalOut.parse(await self._ask(call))
+
+    async def effective(self, principal: str, path: str) -> EffectiveOut:
+        """Which verbs the principal holds over one scope. Raises: NotFound, Forbidden."""
+        found = await self._get(path_of("principals", principal, "effective"), path=path)
+        return EffectiveOut.parse(found)
+
+
+class Keys(Noun):
+    """Keys of the caller's own principal."""
+
+    async def list(
+        self, *, limit: int | None = None, cursor: str | None = None, count: bool | None = None
+    ) -> KeyListOut:
+        """The key in use, or all keys for who may manage everything; never their secrets."""
+        return KeyListOut.parse(await self._get("/keys", limit=limit, cursor=cursor, count=count))
+
+    async def create(
+        self,
+        name: str | None = None,
+        *,
+        grants: Grants | None = None,
+        strict: bool | None = None,
+        ttl_s: int | None = None,
+    ) -> MintedKey:
+        """A further key; its secret is in this reply and nowhere else. Raises: Conflict, Invalid, Forbidden."""
+        body = {"name": name, "grants": grants, "strict": strict}
+        call = Call(method="POST", path="/keys", body=body, params={"ttlSeconds": ttl_s})
+        return MintedKey.parse(await self._ask(call))
+
+    async def rotate(self, name: str, *, ttl_s: int | None = None) -> MintedKey:
+        """A new secret for a key; the old one stops working. Raises: NotFound."""
+        call = Call(method="POST", path=path_of("keys", name, "rotate"), body={}, params={"ttlSeconds": ttl_s})
+        return MintedKey.parse(await self._ask(call))
+
+    async def delete(self, name: str) -> None:
+        """Revoke a key. Raises: NotFound."""
+        await self._ask(Call(method="DELETE", path=path_of("keys", name)))
