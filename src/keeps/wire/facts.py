@@ -95,6 +95,7 @@ class FactsIn(WireIn):
     session_id: str | None = None
     scopes: ScopeSets = None
     role: Role = Role.USER
+    speaker: str | None = None
     memory_category: str | None = None
     labels: Labels = ()
     observed_at: Instant | None = None
@@ -115,7 +116,7 @@ class FactsIn(WireIn):
             raise Invalid("triples are taken only with infer: triples")
         listens = self.infer in {Infer.FULL, Infer.PREVIEW}
         addressees = check_addressees(self.addressees) if listens else ()
-        said = Message(text=self.text or "", role=self.role, addressees=addressees)
+        said = Message(text=self.text or "", role=self.role, speaker=self.speaker, addressees=addressees)
         category = None
         if self.memory_category is not None:
             category = parse_category(self.memory_category, lenient=lenient)
