@@ -9,6 +9,9 @@ from typing import Any, Final, LiteralString
 from keeps.store.db import Db, RecordID
 from keeps.store.rows import Record, key_of
 
+ANEW: Final = "finder:anew"
+"""Among the rows of a change: an index that missed it is built anew, so that it keeps nothing of what was erased."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Batch:
@@ -17,6 +20,7 @@ class Batch:
     `places`: `{id, expected, next, at}`, the next turn number of a session, compared and set.
     `chains`: `{id, expected, set}`, a chain whose revision must be `expected` (0: none yet), written whole.
     `guards`: `{id, rev}`, rows that must still be as they were read.
+    `needs`: ids of rows that must be there and not forgotten, for what is made from them later.
     `patches`: `{id, set}`, rows that change; a field set to `None` is removed.
     `puts`: whole rows written over what was there; `deletes`: ids of rows that go, with their edges.
     """
@@ -35,6 +39,7 @@ class Batch:
     relations: list[Record] = field(default_factory=list[Record])
     actions: list[Record] = field(default_factory=list[Record])
     guards: list[Record] = field(default_factory=list[Record])
+    needs: list[RecordID] = field(default_factory=list[RecordID])
     patches: list[Record] = field(default_factory=list[Record])
     chains: list[Record] = field(default_factory=list[Record])
     uncertainties: list[Record] = field(default_factory=list[Record])
@@ -64,6 +69,11 @@ _PARTS: Final[tuple[tuple[str, LiteralString], ...]] = (
     (
         "guards",
         "FOR $g IN $guards { IF (SELECT VALUE rev FROM ONLY $g.id) != $g.rev { THROW 'stale-head' } };",
+    ),
+    (
+        "needs",
+        "FOR $n IN $needs {"
+        " IF !record::exists($n) OR (SELECT VALUE forgotten_at FROM ONLY $n) != NONE { THROW 'stale-head' } };",
     ),
     (
         "chains",
