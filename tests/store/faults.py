@@ -13,7 +13,7 @@ import pytest
 DISK = Path("/mnt")
 
 
-def run_on_small_disk(script: str, *, size: str = "4m", timeout_s: float = 60) -> str:
+def run_on_small_disk(script: str, *arguments: str, size: str = "4m", timeout_s: float = 60) -> str:
     """What `script` prints, run by this Python with an empty disk of `size` mounted at `DISK`.
 
     The script may remount it read-only with `mount -o remount,ro /mnt`. Skips where the system does not allow it.
@@ -26,7 +26,7 @@ def run_on_small_disk(script: str, *, size: str = "4m", timeout_s: float = 60) -
     if subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True, check=False).returncode:
         pytest.skip("this system allows no mounts")
     done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh", sys.executable, "-c", script],
+        ["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh", sys.executable, "-c", script, *arguments],
         capture_output=True,
         text=True,
         timeout=timeout_s,

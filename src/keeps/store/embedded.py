@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 import queue
+import re
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, LiteralString
 
 from keeps.core.errors import KeepsError, Unavailable
@@ -23,6 +26,13 @@ OPEN_TIMEOUT_S: Final = 120.0
 
 CLOSE_TIMEOUT_S: Final = 300.0
 """How long the flush at the end may take: 40 s were seen after an import of 100,000 rows."""
+
+SPARE_BYTES: Final = 1024 * 1024
+"""Room, beside twice the logs, that must be free before a store whose disk was full is written again."""
+
+_WRITES: Final = re.compile(
+    r"\b(BEGIN|CREATE|INSERT|UPDATE|UPSERT|DELETE|RELATE|DEFINE|REMOVE|ALTER|REBUILD)\b", re.IGNORECASE
+)
 
 _DIED: Final = "The record's engine stopped and is being restarted; nothing was acknowledged, try again."
 _HUNG: Final = "The record's engine did not answer in time and is being restarted; try again."
@@ -53,6 +63,7 @@ class EmbeddedEngine:
         self._url = url
         self._worker: WorkerProcess | None = None
         self._memory_lost = False
+        self._refused_by_disk = False
         self._closed = False
         self._commits = 0
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -111,8 +122,9 @@ class EmbeddedEngine:
 
     async def ask(self, database: str | None, request: tuple[Any, ...], timeout_s: float) -> Any:
         """The worker's answer to one request; see `Db.run` for what it raises."""
-        message = pickle.dumps(request)
-        return await self._submit(lambda: self._answer(database, message, timeout_s), timeout_s)
+        message = pickle.dumps(request)  # here, so that what cannot be sent is the caller's error
+        reads = request[0] == "run" and not _WRITES.search(request[2])
+        return await self._submit(lambda: self._answer(database, message, timeout_s, reads), timeout_s)
 
     async def _reopen(self, url: StoreUrl) -> None:
         def reopen() -> None:
@@ -150,7 +162,9 @@ class EmbeddedEngine:
                     job.future.set_exception(error)
             del job  # an idle engine holds on to nobody's rows
 
-    def _answer(self, database: str | None, message: bytes, timeout_s: float) -> Any:
+    def _answer(self, database: str | None, message: bytes, timeout_s: float, reads: bool) -> Any:
+        if self._refused_by_disk and not reads:
+            self._start_over()
         worker = self._ready(timeout_s)
         if database is not None and database not in worker.databases:
             self._open("reopen", database, timeout_s)
@@ -164,6 +178,7 @@ class EmbeddedEngine:
             return value
         if value == "conflict":
             raise LostConflict
+        self._refused_by_disk |= value == "storage"
         raise error_for(value, more)
 
     def _ready(self, timeout_s: float) -> WorkerProcess:
@@ -213,6 +228,23 @@ class EmbeddedEngine:
         if opening is not None:
             worker.databases.add(opening)
 
+    def _start_over(self) -> None:
+        """Replace a worker whose write the disk refused, before it writes anything else.
+
+        The engine keeps the refused commit in a buffer and would write it together with the next one, although its
+        caller was told that it failed. Until there is room to repair the log, reads go on and writes are refused.
+        """
+        if self._free_bytes() < 2 * self._log_bytes() + SPARE_BYTES:
+            raise error_for("storage", "")
+        self._replace()
+
+    def _free_bytes(self) -> int:
+        disk = os.statvfs(self._url.rest)
+        return disk.f_bavail * disk.f_frsize
+
+    def _log_bytes(self) -> int:
+        return sum(log.stat().st_size for log in Path(self._url.rest).glob("*/wal/*"))
+
     def _replace(self) -> None:
         """Kill the worker and start the next one, which is up before the next call needs it."""
         self._drop()
@@ -220,6 +252,7 @@ class EmbeddedEngine:
             self._worker = WorkerProcess(self._url)
 
     def _drop(self) -> None:
+        self._refused_by_disk = False
         if self._worker is not None:
             self._memory_lost = self._url.in_memory and bool(self._worker.databases)
             self._worker.kill()

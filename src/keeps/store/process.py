@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import select
 import signal
 import socket
 import struct
@@ -49,6 +50,8 @@ class WorkerProcess:
                 process_group=0,
             )
         self._pipe = Connection(ours.detach())
+        self._poll = select.poll()  # kept, since `Connection.poll` builds a new one for every call
+        self._poll.register(self._pipe.fileno(), select.POLLIN)
         self._owed_since: float | None = time.monotonic()  # it owes the word that it has started
         self.opening: str | None = None
         self.databases: set[str] = set()
@@ -83,7 +86,7 @@ class WorkerProcess:
 
     def receive(self, timeout_s: float) -> Any:
         try:
-            if not self._pipe.poll(max(0.0, timeout_s)):
+            if not self._poll.poll(max(0.0, timeout_s) * 1000):
                 raise WorkerSilent
             reply = pickle.loads(self._pipe.recv_bytes())
         except BlockingIOError as error:

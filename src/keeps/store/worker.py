@@ -40,7 +40,12 @@ Reply = tuple[str, Any, Any]
 
 
 class _OpenFailed(Exception):
-    """A database cannot be opened."""
+    """A database cannot be opened. One that was open before and only lacks room counts as a full disk."""
+
+    def __init__(self, text: str, *, anew: bool = False) -> None:
+        super().__init__(text)
+        kind: Kind = "storage" if anew and "No space left" in text else "open"
+        self.reply: Reply = ("error", kind, text)
 
 
 class Store:
@@ -64,7 +69,7 @@ class Store:
         try:
             reply = self._handle(database, create=False).query_raw(surql, params)
         except _OpenFailed as error:
-            return "error", "open", str(error)
+            return error.reply
         except (ValueError, OverflowError) as error:
             return "error", "value", type(error).__name__
         failure = failure_in(reply)
@@ -101,7 +106,7 @@ class Store:
         try:
             self._handle(database, create=create)
         except _OpenFailed as error:
-            return "error", "open", str(error)
+            return error.reply
         return "ok", None, 0
 
     def _handle(self, database: str, *, create: bool) -> Any:
@@ -126,17 +131,27 @@ class Store:
                 # The engine would take this for a new store and open it empty, without a word.
                 raise _OpenFailed(f"datastore: the folder {folder.name} has lost its manifest")
             url = str(self._url.within(database))
+            # A log left by a process that was killed may end in the middle of a commit. The engine repairs it in a new
+            # file but goes on writing to the old one, so what it acknowledges then is lost at the next kill. Closing
+            # moves all into tables and begins a sound log.
+            if any(log.stat().st_size for log in folder.glob("wal/*")):
+                self._handle_for(url, anew=not create).close()
+        handle = self._handle_for(url, anew=not create)
+        try:
+            handle.use(NAMESPACE, database)
+        except surrealdb.SurrealError as error:
+            raise _OpenFailed(str(error), anew=not create) from error
+        return handle
+
+    def _handle_for(self, url: str, *, anew: bool) -> Any:
         until = time.monotonic() + LOCK_PATIENCE_S
         while True:
             try:
-                handle: Any = surrealdb.Surreal(url)
-                handle.use(NAMESPACE, database)
+                return surrealdb.Surreal(url)
             except surrealdb.SurrealError as error:
                 if "already locked" not in str(error) or time.monotonic() > until:
-                    raise _OpenFailed(str(error)) from error
+                    raise _OpenFailed(str(error), anew=anew) from error
                 time.sleep(0.05)
-            else:
-                return handle
 
     def _folder(self, name: str) -> Path:
         return Path(self._url.rest) / name
