@@ -294,7 +294,7 @@ def check_lens(lens: Lens, region: Region) -> None:
 
 
 def check_delegation(caller: Caller, target: Principal, rule: DelegationRule) -> None:
-    """Raises: Unauthenticated when `caller` may not act for `target`, in the words used for an unknown one.
+    """Raises: Unauthenticated when `caller` may not act for `target`, in the words used for any other refusal.
 
     Under `manage` the caller holds grant:manage over some node that the target's grants name.
     """
@@ -302,12 +302,12 @@ def check_delegation(caller: Caller, target: Principal, rule: DelegationRule) ->
         return
     managed = region(Verb.GRANT_MANAGE, caller.principal.grants, caller.key_grants)
     if not any(managed.covers(pattern.path) for patterns in target.grants.values() for pattern in patterns):
-        raise refused_delegation()
+        raise refused()
 
 
-def refused_delegation() -> Unauthenticated:
-    """The one answer for a target that is unknown and for one that may not be acted for."""
-    return Unauthenticated("this key cannot act on behalf of that principal")
+def refused() -> Unauthenticated:
+    """The one answer to a missing, wrong, expired or foreign key, and to a target that may not be acted for."""
+    return Unauthenticated("send a valid key of this context, as Authorization: Bearer <key>")
 
 
 def plan_grant(caller: Caller, held: Grants, pattern: Pattern, verbs: Iterable[Verb]) -> Grants:

@@ -34,6 +34,7 @@ from keeps.store import secrets as store_secrets
 from keeps.store import watermark as store_watermark
 from keeps.store.commit import Batch
 from keeps.store.db import Db, Engine, open_engine
+from keeps.store.keys import KnownCallers
 from keeps.store.ledger import Ledger
 from keeps.store.migrate import migrate
 from keeps.store.scopes import ScopeSets
@@ -78,9 +79,13 @@ class Context:
     secret: bytes
     watermark: Watermark
     config: Mapping[str, Any]
+    enforcement_blocked: bool = False
     sets: ScopeSets = field(default_factory=ScopeSets)
     nodes: set[ScopePath] = field(default_factory=set[ScopePath])
     threads: dict[str, Thread] = field(default_factory=dict[str, "Thread"])
+    known: KnownCallers = field(default_factory=KnownCallers)
+    unsettled: bool = False
+    """True after an erasure that is in the ledger failed to reach the record: the next one carries it out first."""
     entity_locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     _committing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -96,6 +101,10 @@ class Context:
         """
         return await asyncio.shield(self._commit(batch, changes or Changes()))
 
+    async def commit_apart(self, batch: Batch) -> int:
+        """Write one durable commit that the finder does not follow; it must be built anew afterwards."""
+        return await asyncio.shield(self._commit(batch, None))
+
     def keep_thread(self, thread: Thread) -> None:
         """Remember the end of a session, so that the next turn need not read it."""
         self.threads.pop(thread.session.id, None)
@@ -103,7 +112,7 @@ class Context:
         if len(self.threads) > _THREADS_KEPT:
             self.threads.pop(next(iter(self.threads)))
 
-    async def _commit(self, batch: Batch, changes: Changes) -> int:
+    async def _commit(self, batch: Batch, changes: Changes | None) -> int:
         async with self._committing:
             if batch.deletes or any(patch["id"].table_name in ("turn", "session") for patch in batch.patches):
                 self.threads.clear()
@@ -112,7 +121,8 @@ class Context:
             for row in batch.scope_sets:
                 self.sets.add(store_scopes.scope_of_row(row))
             self.nodes.update(ScopePath(row["id"].id) for row in batch.scopes)
-            await index.follow(self.indexed, number, changes)
+            if changes is not None:
+                await index.follow(self.indexed, number, changes)
             return number
 
     def fold_key(self, text: str) -> str:
@@ -130,7 +140,7 @@ class Context:
 
 @dataclass(slots=True, kw_only=True)
 class Runtime:
-    """Everything a verb needs besides its request."""
+    """Everything a verb needs besides its request. `registering` is held while a context is made or removed."""
 
     config: Config
     folder: Path
@@ -141,6 +151,7 @@ class Runtime:
     watermark: Watermark
     clock: Clock = system_clock
     contexts: dict[str, Context] = field(default_factory=dict[str, Context])
+    registering: asyncio.Lock = field(default_factory=asyncio.Lock)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def context(self, context_id: str) -> Context:
@@ -169,21 +180,24 @@ class Runtime:
             secret=hmac.new(self.pepper, uid.encode(), sha256).digest(),
             watermark=self.watermark,
             config=row.config,
+            enforcement_blocked=row.enforcement_blocked,
         )
         await store_scopes.load_scope_sets(db, context.sets)
         context.nodes.update(node.path for node in await store_scopes.list_nodes(db))
-        await self._replay(context)
+        await self.replay(context)
         await index.catch_up(context.indexed)
         return context
 
-    async def _replay(self, context: Context) -> None:
+    async def replay(self, context: Context) -> None:
         """Carry out every tombstone the record has not seen: a restored record brings nothing back."""
         applied = await store_meta.applied_tombstone(context.db)
-        for tombstone in self.ledger.since(context.id, applied):
+        pending = await asyncio.to_thread(lambda: list(self.ledger.since(context.id, applied)))
+        for tombstone in pending:
             batch = await store_erase.plan_replay(context.db, context.sets, tombstone, self.clock())
-            await context.commit(batch)
-        if self.ledger.head[0] > applied:
-            await context.finder.scrub()
+            await context.commit_apart(batch)
+        if pending:
+            await index.rebuild(context.indexed)
+        context.unsettled = False
 
     async def commit_control(self, batch: Batch) -> int:
         """Write one durable commit to the control database."""
@@ -193,7 +207,8 @@ class Runtime:
 
     async def forget_context(self, context_id: str) -> None:
         """Close a context and drop it from memory; its rows are the caller's business."""
-        context = self.contexts.pop(context_id, None)
+        async with self._opening:
+            context = self.contexts.pop(context_id, None)
         if context is not None:
             await context.finder.close()
 

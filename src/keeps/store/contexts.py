@@ -30,10 +30,14 @@ class ContextRow:
 
 
 def database_of(context_id: str) -> str:
-    """The name of a context's database: the id with every byte a database name may not hold spelled out."""
-    spelled = _PLAIN.sub(lambda found: f"_{ord(found.group()):02x}", context_id)
+    """The name of a context's database: the id in lower case, every byte that such a name may not hold spelled out.
+
+    No two ids get one name, because no two contexts differ by case alone.
+    """
+    folded = context_id.lower()
+    spelled = _PLAIN.sub(lambda found: f"_{ord(found.group()):02x}", folded)
     if len(spelled) > _MAX_NAME:
-        spelled = hashlib.sha256(context_id.encode()).hexdigest()
+        spelled = hashlib.sha256(folded.encode()).hexdigest()
     return f"context_{spelled}"
 
 
@@ -52,6 +56,7 @@ async def list_all(db: Db) -> list[ContextRow]:
 def to_row(context: ContextRow) -> Record:
     """A context as a row, without its id."""
     return {
+        "folded": context.id.lower(),
         "namespace": context.namespace,
         "database": context.database,
         "description": context.description,

@@ -1,0 +1,125 @@
+"""What a context may be called and how it is configured."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from keeps.core.errors import Invalid, NotImplementedYet, Unprocessable
+
+AUTOMATIC: Final = "automatic"
+"""The policy under which everything is kept without asking."""
+PLANNED_POLICIES: Final = ("deliberate", "operational")
+
+ROUTE_WORDS: Final = frozenset({"health", "contexts", "verbs", "migrations"})
+FOLDER_NAMES: Final = frozenset({"record", "ledger", "watermark", "pepper", "lock", "keys.json", "owner.json"})
+"""Names in a data folder; a context has a folder of its own beside them."""
+RESERVED_NAMESPACES: Final = frozenset({"spectron", "control", "system"})
+
+MAX_CONFIG_BYTES: Final = 64 * 1024
+MAX_DESCRIPTION_CHARS: Final = 2000
+
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "policy": AUTOMATIC,
+    "llm_extraction_enabled": False,
+    "pii_redaction_enabled": False,
+    "reconciliation": {"confidence_floor": 0.7},
+    "allow_self_service_keys": True,
+}
+"""What holds where a context says nothing."""
+
+
+def check_context_id(context_id: str) -> None:
+    """Raises: Unprocessable for what cannot be the id of a context, or has a meaning of its own."""
+    if not _ID.fullmatch(context_id):
+        raise Unprocessable(
+            "the id of a context is 1 to 128 of the letters A-Z a-z, digits and . _ -, beginning with a letter or digit"
+        )
+    if context_id.lower() in ROUTE_WORDS | FOLDER_NAMES:
+        raise Unprocessable(f"{context_id} is a reserved name: choose another for the context")
+
+
+def check_policy(policy: str) -> None:
+    """Raises: Invalid for a policy that this version does not have."""
+    if policy in PLANNED_POLICIES:
+        raise Invalid(f"the policy {policy} asks people for consent, which this version cannot: use {AUTOMATIC}")
+    if policy != AUTOMATIC:
+        raise Invalid(f"bad policy: use {AUTOMATIC}")
+
+
+def merged(config: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """`config` with `change` laid over it, member by member; a null removes what it names."""
+    result = dict(config)
+    for key, value in change.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, Mapping):
+            below = result.get(key)
+            inner = cast("Mapping[str, Any]", value)
+            result[key] = merged(cast("Mapping[str, Any]", below) if isinstance(below, Mapping) else {}, inner)
+        else:
+            result[key] = value
+    return result
+
+
+def effective(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What holds in a context: its own configuration over the defaults."""
+    return {**merged(DEFAULTS, config), "providers_configured": []}
+
+
+def check_config(config: Mapping[str, Any]) -> None:
+    """Raises: Invalid for a value that makes no sense, NotImplementedYet for secrets of providers."""
+    if len(json.dumps(config, ensure_ascii=False).encode()) > MAX_CONFIG_BYTES:
+        raise Invalid(f"bad config: at most {MAX_CONFIG_BYTES} bytes are allowed")
+    if config.get("providers"):
+        raise NotImplementedYet("keys of model providers cannot be kept yet: this version calls no provider")
+    models = config.get("models", {})
+    if not isinstance(models, Mapping):
+        raise Invalid("bad config: models is an object")
+    if cast("Mapping[str, Any]", models).get("embedding") is not None:
+        raise Invalid("bad config: this server has no embedding model, so models.embedding cannot be set")
+    for path, fits, wanted in _RULES:
+        value = _at(config, path)
+        if value is not None and not fits(value):
+            raise Invalid(f"bad config: {path} must be {wanted}")
+    check_policy(str(config.get("policy", AUTOMATIC)))
+
+
+def _at(config: Mapping[str, Any], path: str) -> Any:
+    found: Any = config
+    for part in path.split("."):
+        if found is None:
+            return None
+        if not isinstance(found, Mapping):
+            raise Invalid(f"bad config: {path.partition('.')[0]} is an object")
+        found = cast("Mapping[str, Any]", found).get(part)
+    return found
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**53
+
+
+def _is_share(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+
+
+_RULES: Final[tuple[tuple[str, Callable[[object], bool], str], ...]] = (
+    ("llm_extraction_enabled", _is_flag, "true or false"),
+    ("pii_redaction_enabled", _is_flag, "true or false"),
+    ("allow_self_service_keys", _is_flag, "true or false"),
+    ("response_cache.enabled", _is_flag, "true or false"),
+    ("token_limit", _is_count, "a whole number above 0"),
+    ("max_token_ttl_seconds", _is_count, "a whole number of seconds above 0"),
+    ("response_cache.freshness_window_seconds", _is_count, "a whole number of seconds above 0"),
+    ("reconciliation.confidence_floor", _is_share, "between 0 and 1"),
+    ("response_cache.similarity_threshold", _is_share, "between 0 and 1"),
+)

@@ -1,0 +1,340 @@
+"""Contexts: made whole or not at all, configured, removed with everything in them."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from keeps.core import contexts as core_contexts
+from keeps.core.access import Grants, Principal, PrincipalId, PrincipalKind, Verb
+from keeps.core.contexts import MAX_DESCRIPTION_CHARS, RESERVED_NAMESPACES
+from keeps.core.errors import Conflict, Invalid, NotFound, Unprocessable
+from keeps.core.scopes import EVERYTHING, Pattern, ScopePath
+from keeps.services import access
+from keeps.services.access import ADMIN, SYSTEM, Minted
+from keeps.services.runtime import Runtime, new_id
+from keeps.store import commit as store_commit
+from keeps.store import contexts as store_contexts
+from keeps.store import keys as store_keys
+from keeps.store import meta as store_meta
+from keeps.store import principals as store_principals
+from keeps.store import scopes as store_scopes
+from keeps.store import secrets as store_secrets
+from keeps.store.commit import Batch
+from keeps.store.contexts import ContextRow
+from keeps.store.db import Duplicate, RecordID
+from keeps.store.keys import ApiKey, ManagementKey
+from keeps.store.migrate import migrate
+from keeps.store.principals import StoredPrincipal
+
+NAMESPACE: Final = "keeps"
+OWNER: Final = PrincipalId("owner")
+AGENT: Final = PrincipalId("agent")
+OWNER_HOME: Final = ScopePath("user/owner")
+
+_ALL: Final[Grants] = dict.fromkeys(Verb, (EVERYTHING,))
+_AGENT_VERBS: Final = (Verb.MEMORY_READ, Verb.MEMORY_WRITE, Verb.MEMORY_FORGET)
+_AGENT_GRANTS: Final[Grants] = {verb: (Pattern(OWNER_HOME, subtree=True),) for verb in _AGENT_VERBS}
+_SETUP: Final = "setup"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewContext:
+    """A context to make. `namespace` is a label; where the rows lie follows from the id."""
+
+    id: str
+    namespace: str | None = None
+    description: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    enforcement_blocked: bool = False
+    admin_external_id: str | None = None
+    admin_display_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextChange:
+    """What to change; None leaves as it is. `config` is laid over what is there, a null in it removes."""
+
+    description: str | None = None
+    config: Mapping[str, Any] | None = None
+    enforcement_blocked: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bootstrapped:
+    """A fresh context and the secrets to use it, shown once."""
+
+    context: str
+    management_key: str = field(repr=False)
+    owner_key: str = field(repr=False)
+    agent_key: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reissued:
+    """New secrets of a context; None for a principal that it does not have."""
+
+    owner_key: str | None = field(default=None, repr=False)
+    agent_key: str | None = field(default=None, repr=False)
+
+
+async def create(rt: Runtime, request: NewContext) -> ContextRow:
+    """A new context with the principals `system` and `admin`, and no keys.
+
+    Raises:
+        Unprocessable: the id or namespace is malformed or reserved.
+        Conflict: the id is taken, or differs only in case from one that is.
+        Invalid: a bad configuration.
+    """
+    row = _checked(rt, request)
+    async with rt.registering:
+        await _check_free(rt, row.id)
+        await _seed(rt, row, _reserved(request), [])
+        await _register(rt, row, Batch(at=rt.clock()))
+    return await get(rt, row.id)
+
+
+async def bootstrap(rt: Runtime, context_id: str, *, policy: str = core_contexts.AUTOMATIC) -> Bootstrapped:
+    """A new context with an owner and an agent, their keys, and a management key.
+
+    The owner's and the agent's key also stay in the data folder, for commands run beside it.
+
+    Raises:
+        Unprocessable: the id is malformed or reserved.
+        Conflict: the id is taken, or differs only in case from one that is.
+        Invalid: a policy that this version does not have.
+    """
+    core_contexts.check_policy(policy)
+    request = NewContext(id=context_id, config={"policy": policy})
+    row = _checked(rt, request)
+    async with rt.registering:
+        await _check_free(rt, context_id)
+        minted = await _seed(rt, row, [*_reserved(request), *_people()], [OWNER, AGENT])
+        management = access.mint_management(rt)
+        batch = Batch(at=rt.clock())
+        _add_management(batch, management)
+        keys = {str(of): key.text for of, key in minted.items()}
+        await asyncio.to_thread(store_secrets.save_keys, rt.folder, context_id, keys)
+        try:
+            await _register(rt, row, batch)
+        except BaseException:
+            store_secrets.save_keys(rt.folder, context_id, {})
+            raise
+    return Bootstrapped(
+        context=context_id,
+        management_key=management.text,
+        owner_key=minted[OWNER].text,
+        agent_key=minted[AGENT].text,
+    )
+
+
+async def reissue(rt: Runtime, context_id: str) -> Reissued:
+    """Revoke every key of a context and mint new ones for its owner and its agent.
+
+    For a record whose pepper is lost: none of its keys can be verified any more. Raises: NotFound.
+    """
+    context = await rt.context(context_id)
+    now = rt.clock()
+    batch = Batch(at=now)
+    for key in await store_keys.list_all(context.db):
+        batch.deletes += [store_keys.record_id(key.id), RecordID("key_usage", key.id)]
+    held = {stored.principal.id for stored in await store_principals.list_all(context.db)}
+    minted = {of: access.mint(rt, context_id, context.uid) for of in (OWNER, AGENT) if of in held}
+    for of, key in minted.items():
+        _add_key(batch, of, key)
+    await context.commit(batch)
+    context.known.forget()
+    keys = {str(of): key.text for of, key in minted.items()}
+    await asyncio.to_thread(store_secrets.save_keys, rt.folder, context_id, keys)
+    return Reissued(owner_key=keys.get(OWNER), agent_key=keys.get(AGENT))
+
+
+async def reissue_management(rt: Runtime) -> str:
+    """Revoke every management key; the secret of the one that takes their place."""
+    batch = Batch(at=rt.clock())
+    batch.deletes += await store_keys.management_ids(rt.control)
+    minted = access.mint_management(rt)
+    _add_management(batch, minted)
+    await rt.commit_control(batch)
+    return minted.text
+
+
+async def get(rt: Runtime, context_id: str) -> ContextRow:
+    """A context with the configuration that holds in it. Raises: NotFound."""
+    return _effective(await _row(rt, context_id))
+
+
+async def list_all(rt: Runtime) -> list[ContextRow]:
+    """All contexts in order of their ids, with the configuration that holds in each."""
+    return [_effective(row) for row in await store_contexts.list_all(rt.control)]
+
+
+async def patch(rt: Runtime, context_id: str, change: ContextChange) -> ContextRow:
+    """The context as changed; it holds at once. Raises: NotFound, Invalid."""
+    async with rt.registering:
+        row = await _row(rt, context_id)
+        _check_description(change.description)
+        config = core_contexts.merged(row.config, change.config or {})
+        core_contexts.check_config(config)
+        blocked = change.enforcement_blocked
+        changed = replace(
+            row,
+            description=row.description if change.description is None else change.description,
+            config=config,
+            enforcement_blocked=row.enforcement_blocked if blocked is None else blocked,
+        )
+        batch = Batch(at=rt.clock())
+        batch.puts.append({"id": RecordID("context", row.id), "row": store_contexts.to_row(changed)})
+        await rt.commit_control(batch)
+        opened = rt.contexts.get(context_id)
+        if opened is not None:
+            opened.config = changed.config
+            opened.enforcement_blocked = changed.enforcement_blocked
+    return _effective(changed)
+
+
+async def delete(rt: Runtime, context_id: str) -> None:
+    """Remove a context with its record, its index and its keys. The ledger of erased rows stays. Raises: NotFound."""
+    async with rt.registering:
+        row = await _row(rt, context_id)
+        batch = Batch(at=rt.clock())
+        batch.deletes.append(RecordID("context", row.id))
+        # First of all: from here on nobody gets in any more, whatever is left of the rest.
+        await rt.commit_control(batch)
+        await rt.forget_context(row.id)
+        await _clear(rt, row)
+
+
+async def _row(rt: Runtime, context_id: str) -> ContextRow:
+    row = await store_contexts.find(rt.control, context_id)
+    if row is None:
+        raise NotFound(f"context {context_id} does not exist")
+    return row
+
+
+def _effective(row: ContextRow) -> ContextRow:
+    return replace(row, config=core_contexts.effective(row.config))
+
+
+def _checked(rt: Runtime, request: NewContext) -> ContextRow:
+    core_contexts.check_context_id(request.id)
+    core_contexts.check_config(request.config)
+    _check_description(request.description)
+    if request.namespace is not None and request.namespace.lower() in RESERVED_NAMESPACES:
+        raise Unprocessable(f"the namespace {request.namespace} is reserved: choose another")
+    return ContextRow(
+        id=request.id,
+        namespace=request.namespace or NAMESPACE,
+        database=store_contexts.database_of(request.id),
+        created_at=rt.clock(),
+        description=request.description,
+        config=core_contexts.merged({}, request.config),
+        enforcement_blocked=request.enforcement_blocked,
+    )
+
+
+def _check_description(description: str | None) -> None:
+    if description is not None and len(description) > MAX_DESCRIPTION_CHARS:
+        raise Invalid(f"a description has at most {MAX_DESCRIPTION_CHARS} characters")
+
+
+async def _check_free(rt: Runtime, context_id: str) -> None:
+    for row in await store_contexts.list_all(rt.control):
+        if row.id.lower() == context_id.lower():
+            raise Conflict(f"context {row.id} exists already")
+
+
+def _reserved(request: NewContext) -> list[Principal]:
+    return [
+        Principal(id=SYSTEM, display_name="system", kind=PrincipalKind.SERVICE),
+        Principal(
+            id=ADMIN,
+            display_name=request.admin_display_name or "admin",
+            kind=PrincipalKind.SERVICE,
+            grants=_ALL,
+            external_id=request.admin_external_id,
+        ),
+    ]
+
+
+def _people() -> list[Principal]:
+    return [
+        Principal(id=OWNER, display_name="Owner", kind=PrincipalKind.HUMAN, grants=_ALL, home=OWNER_HOME),
+        Principal(id=AGENT, display_name="Agent", kind=PrincipalKind.AGENT, grants=_AGENT_GRANTS, home=OWNER_HOME),
+    ]
+
+
+async def _seed(
+    rt: Runtime, row: ContextRow, principals: Sequence[Principal], with_keys: Sequence[PrincipalId]
+) -> dict[PrincipalId, Minted]:
+    """Make the record of a context that is not registered yet: a crash before that leaves nothing in the way."""
+    await _clear(rt, row)
+    db = await rt.engine.database(row.database)
+    await migrate(db, "context")
+    uid = await store_meta.uid(db)
+    now = rt.clock()
+    batch = Batch(at=now)
+    for principal in principals:
+        stored = StoredPrincipal(principal=principal, created_at=now, updated_at=now)
+        record = {"id": store_principals.record_id(principal.id), "row": store_principals.to_row(stored)}
+        batch.creates.append(record)
+        store_principals.add_events(
+            batch,
+            ((RecordID("grant_event", new_id()), event) for event in _first_grants(principal, stored)),
+            principal.id,
+            _SETUP,
+        )
+    minted = {of: access.mint(rt, row.id, uid) for of in with_keys}
+    for of, key in minted.items():
+        _add_key(batch, of, key)
+    batch.scopes += store_scopes.node_rows((p.home for p in principals if p.home is not None), now)
+    # What was erased from an earlier context of this name is no business of the new one.
+    batch.patch(RecordID("meta", "state"), tombstone=rt.ledger.head[0])
+    try:
+        rt.watermark.write(db.name, await store_commit.commit(db, batch))
+    except Duplicate:
+        raise Conflict("the name of the admin is taken by a reserved principal: choose another") from None
+    return minted
+
+
+def _first_grants(principal: Principal, stored: StoredPrincipal) -> list[store_principals.GrantEvent]:
+    return store_principals.changes_between({}, principal.grants, stored.created_at)
+
+
+def _add_key(batch: Batch, of: PrincipalId, minted: Minted) -> None:
+    key = ApiKey(id=minted.id, name=str(of), principal=of, digest=minted.digest, created_at=batch.at)
+    batch.creates.append({"id": store_keys.record_id(key.id), "row": store_keys.to_row(key)})
+
+
+def _add_management(batch: Batch, minted: Minted) -> None:
+    key = ManagementKey(id=minted.id, name=str(minted.id), digest=minted.digest, created_at=batch.at)
+    row = store_keys.management_row(key)
+    batch.creates.append({"id": RecordID(store_keys.MANAGEMENT_TABLE, key.id), "row": row})
+
+
+async def _register(rt: Runtime, row: ContextRow, batch: Batch) -> None:
+    batch.creates.append({"id": RecordID("context", row.id), "row": store_contexts.to_row(row)})
+    try:
+        await rt.commit_control(batch)
+    except Duplicate:
+        raise Conflict(f"context {row.id} exists already") from None
+
+
+async def _clear(rt: Runtime, row: ContextRow) -> None:
+    """Remove what lies under the name of a context that is not, or no longer, registered."""
+    await rt.engine.remove_database(row.database)
+    rt.watermark.forget(row.database)
+    store_secrets.save_keys(rt.folder, row.id, {})
+    await asyncio.to_thread(_remove_folder, rt.folder / row.id)
+
+
+def _remove_folder(folder: Path) -> None:
+    """Remove the index of a context, and its folder unless somebody put something else there."""
+    shutil.rmtree(folder / "finder", ignore_errors=True)
+    with suppress(OSError):
+        folder.rmdir()
