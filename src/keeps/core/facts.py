@@ -129,6 +129,8 @@ class Clocks:
 
     `valid_*`: true in the world. `known_at`/`close_known_at`: when we learned it, and learned that it had ended.
     `recorded_at`/`close_recorded_at`: when the record stored those two things. `forgotten_at`: retired by request.
+    `open_until`: the end the row had of its own, kept when a newer value moves `valid_until`. `said_at`: the last
+    times after `known_at` at which the same was said again, rising; they keep the place of a value in its history.
     """
 
     known_at: datetime
@@ -137,6 +139,8 @@ class Clocks:
     valid_until: datetime | None = None
     close_known_at: datetime | None = None
     close_recorded_at: datetime | None = None
+    open_until: datetime | None = None
+    said_at: tuple[datetime, ...] = ()
     forgotten_at: datetime | None = None
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from hashlib import sha256
 
-from keeps.core.facts import CONFIDENCE_FLOOR, Fact, Origin, RowId, Status
+from keeps.core.facts import CONFIDENCE_FLOOR, Clocks, Control, Fact, Origin, Pillar, RowId, Status
 from keeps.core.text import fold
 
 TICK = timedelta(microseconds=1)
@@ -14,6 +15,9 @@ TICK = timedelta(microseconds=1)
 
 CONFIDENCE_CAP = 0.99
 """Repetition alone never makes a thing certain."""
+
+SAID_KEPT = 32
+"""How many times at which a value was said again are kept, the last ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +36,12 @@ class Plan:
 
     `opened`: the row to insert, linked. `changed`: existing rows in their new form. `confirmed`: the existing row
     the value repeats, in its new form. `head`: the chain's head afterwards, `None` when it does not move.
+    `restored`: a second row to insert, the value that had stood there and was said again after the opened one.
     `proposed`: the value waits for a person.
     """
 
     opened: Fact | None = None
+    restored: Fact | None = None
     changed: tuple[Fact, ...] = ()
     confirmed: Fact | None = None
     head: RowId | None = None
@@ -46,7 +52,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What a chain holds before a write: its versions in order of known time, its head, and the other pillar's head."""
+    """What a chain holds before a write: its head, the live contenders beside it, and the other pillar's head.
+
+    `versions`: all of them in any order, closed ones and contenders too; needed only when the write's known time was
+    given and lies before the head's, or when there is no head any more.
+    """
 
     versions: tuple[Fact, ...] = ()
     head: Fact | None = None
@@ -59,24 +69,21 @@ def plan(standing: Standing, incoming: Fact, *, observed: bool, floor: float = C
     head = standing.head
     if not observed and head is not None:
         incoming = _after(head, incoming)
+    if observed:
+        line = _line(standing)
+        known = incoming.clocks.known_at
+        earlier = next((v for v in reversed(line) if v.clocks.known_at <= known), None)
+        later = next((v for v in line if v.clocks.known_at > known), None)
+        if later is not None or (earlier is not None and _last_said(earlier) > known):
+            return _insert(standing, earlier, incoming, later, floor)
     doubts = _cross_provenance(standing.other_head, incoming)
     if head is None:
         return Plan(opened=incoming, head=incoming.id, doubts=doubts)
-    if observed and incoming.clocks.known_at < head.clocks.known_at:
-        return _insert(standing.versions, incoming)
-    if same_value(head, incoming):
-        return Plan(confirmed=reinforce(head, incoming))
-    if (why_not := _proposes(head, incoming)) is not None:
-        doubt = Doubt(kind="conflict", standing=head, incoming=incoming, reason=why_not)
-        return Plan(proposed=incoming, doubts=(doubt,))
-    twins = tuple(c for c in standing.contenders if same_value(c, incoming))
-    if (why_not := _stands_beside(head, incoming, floor)) is not None:
-        if twins:
-            return Plan(confirmed=reinforce(twins[0], incoming))
-        doubt = Doubt(kind="confidence-floor", standing=head, incoming=incoming, reason=why_not)
-        return Plan(opened=incoming, doubts=(*doubts, doubt))
+    if (settled := _settled_beside(standing, head, incoming, floor, doubts)) is not None:
+        return settled
+    twins = (c for c in standing.contenders if same_value(c, incoming))
     closed, opened = _link(head, incoming)
-    closed_twins = tuple(_close(twin, opened, recorded_at=opened.clocks.recorded_at) for twin in twins)
+    closed_twins = tuple(close(twin, opened) for twin in twins)
     return Plan(
         opened=opened,
         changed=(closed, *closed_twins),
@@ -86,30 +93,60 @@ def plan(standing: Standing, incoming: Fact, *, observed: bool, floor: float = C
     )
 
 
+def _settled_beside(
+    standing: Standing, current: Fact, incoming: Fact, floor: float, doubts: tuple[Doubt, ...]
+) -> Plan | None:
+    """The plan when `incoming` leaves `current` as it is: repeats it, waits for a person, or stands beside it."""
+    if same_value(current, incoming):
+        return Plan(confirmed=reinforce(current, incoming))
+    if (why_not := _proposes(current, incoming)) is not None:
+        doubt = Doubt(kind="conflict", standing=current, incoming=incoming, reason=why_not)
+        return Plan(proposed=incoming, doubts=(doubt,))
+    if (why_not := _stands_beside(current, incoming, floor)) is None:
+        return None
+    twin = next((c for c in standing.contenders if same_value(c, incoming)), None)
+    if twin is not None:
+        return Plan(confirmed=reinforce(twin, incoming))
+    doubt = Doubt(kind="confidence-floor", standing=current, incoming=incoming, reason=why_not)
+    return Plan(opened=incoming, doubts=(*doubts, doubt))
+
+
 def same_value(one: Fact, other: Fact) -> bool:
     """True when two values are the same to a reader: compared folded."""
     return fold(one.value) == fold(other.value)
 
 
 def reinforce(standing: Fact, again: Fact) -> Fact:
-    """`standing` said once more: confidence joins as independent evidence, labels are merged."""
-    joined = 1.0 - (1.0 - standing.confidence) * (1.0 - again.confidence)
+    """`standing` said once more: labels are merged, and whoever is trusted more stands behind it.
+
+    In conversation confidence joins as independent evidence. A curated value is an assertion: said twice it is no
+    more certain, else the same source could not correct itself.
+    """
+    joined = again.confidence
+    if standing.source.pillar is Pillar.EXPERIENTIAL:
+        joined = min(CONFIDENCE_CAP, 1.0 - (1.0 - standing.confidence) * (1.0 - again.confidence))
     labels = standing.labels + tuple(label for label in again.labels if label not in standing.labels)
-    control = replace(standing.control, rev=standing.control.rev + 1)
-    if again.control.user_confirmed and not control.user_confirmed:
-        control = replace(
-            control,
-            user_confirmed=True,
-            origin=Origin.USER_CONFIRMED,
-            trust=max(control.trust, again.control.trust),
-        )
+    said_at = sorted({*standing.clocks.said_at, again.clocks.known_at} - {standing.clocks.known_at})
     return replace(
         standing,
-        confidence=max(standing.confidence, min(CONFIDENCE_CAP, joined)),
+        clocks=replace(standing.clocks, said_at=tuple(said_at[-SAID_KEPT:])),
+        confidence=max(standing.confidence, joined),
         importance=max(standing.importance, again.importance),
         labels=labels,
-        control=control,
+        control=_backed(standing.control, again.control),
     )
+
+
+def _backed(standing: Control, again: Control) -> Control:
+    """`standing` with who stands behind it now; only a person's word makes it confirmed."""
+    backed = replace(standing, rev=standing.rev + 1)
+    if again.user_confirmed and not standing.user_confirmed:
+        return replace(
+            backed, user_confirmed=True, origin=Origin.USER_CONFIRMED, trust=max(standing.trust, again.trust)
+        )
+    if again.trust > standing.trust:
+        return replace(backed, origin=again.origin, trust=again.trust)
+    return backed
 
 
 def _proposes(head: Fact, incoming: Fact) -> str | None:
@@ -130,46 +167,121 @@ def _stands_beside(head: Fact, incoming: Fact, floor: float) -> str | None:
     return None
 
 
-def _insert(versions: Sequence[Fact], incoming: Fact) -> Plan:
-    """Put a value that became known before the head into its place; the head stays head."""
-    known = incoming.clocks.known_at
-    before = [v for v in versions if v.clocks.known_at <= known]
-    after = [v for v in versions if v.clocks.known_at > known]
-    earlier = max(before, key=_known, default=None)
-    later = min(after, key=_known, default=None)
-    if earlier is not None and same_value(earlier, incoming):
-        return Plan(confirmed=reinforce(earlier, incoming))
-    if earlier is not None and earlier.clocks.known_at == known:
-        incoming = replace(incoming, clocks=replace(incoming.clocks, known_at=known + TICK))
+def _line(standing: Standing) -> list[Fact]:
+    """The versions that followed one another, first known first: the head and what was closed before it.
+
+    Contenders never held the place, and one that its twin took along was not followed by it either.
+    """
+    found = {v.id: v for v in standing.versions}
+    if standing.head is not None:
+        found.setdefault(standing.head.id, standing.head)
+    head = standing.head.id if standing.head is not None else None
+
+    def held_the_place(fact: Fact) -> bool:
+        if fact.superseded_by is None:
+            return fact.id == head
+        successor = found.get(fact.superseded_by)
+        return successor is None or successor.supersedes == fact.id
+
+    return oldest_first(fact for fact in found.values() if held_the_place(fact))
+
+
+def oldest_first(versions: Iterable[Fact]) -> list[Fact]:
+    """Versions by known time; of those known at one moment the one that closed another comes after it."""
+    found = {v.id: v for v in versions}
+    return sorted(found.values(), key=lambda fact: (fact.clocks.known_at, rank_at_once(found, fact), fact.id))
+
+
+def rank_at_once(versions: Mapping[RowId, Fact], fact: Fact) -> int:
+    """How many of `versions` known at the same moment `fact` followed, from 0."""
+    rank, seen, current = 0, {fact.id}, fact
+    while (before := versions.get(current.supersedes or RowId(""))) is not None and before.id not in seen:
+        if before.clocks.known_at != fact.clocks.known_at:
+            break
+        seen.add(before.id)
+        rank, current = rank + 1, before
+    return rank
+
+
+def _last_said(fact: Fact) -> datetime:
+    return fact.clocks.said_at[-1] if fact.clocks.said_at else fact.clocks.known_at
+
+
+def _insert(standing: Standing, earlier: Fact | None, incoming: Fact, later: Fact | None, floor: float) -> Plan:
+    """Put a value that became known in the past into its place, after `earlier` and before what followed.
+
+    What followed is `later`, or `earlier` said again: then that value gets a second row behind the new one.
+    `earlier` is protected as a head is: by a person's word, by certainty, by trust.
+    """
+    if earlier is not None and (settled := _settled_beside(standing, earlier, incoming, floor, ())) is not None:
+        return settled
     changed: list[Fact] = []
+    restored = None
     if earlier is not None:
+        restored = _said_after(earlier, incoming)
         closed, incoming = _link(earlier, incoming)
-        changed.append(closed)
+        said_at = tuple(said for said in earlier.clocks.said_at if said <= incoming.clocks.known_at)
+        changed.append(replace(closed, clocks=replace(closed.clocks, said_at=said_at)))
+    if restored is not None:
+        incoming, restored = _link(incoming, restored)
     if later is not None:
-        incoming = _close(incoming, later, recorded_at=incoming.clocks.recorded_at)
+        before = restored or incoming
         control = replace(later.control, rev=later.control.rev + 1)
-        changed.append(replace(later, supersedes=incoming.id, control=control))
-    return Plan(opened=incoming, changed=tuple(changed))
+        changed.append(replace(later, supersedes=before.id, control=control))
+        incoming, restored = (incoming, close(restored, later)) if restored else (close(incoming, later), None)
+    head = restored.id if restored is not None and restored.superseded_by is None else None
+    return Plan(opened=incoming, restored=restored, changed=tuple(changed), head=head)
 
 
-def _known(fact: Fact) -> datetime:
-    return fact.clocks.known_at
+def _said_after(earlier: Fact, incoming: Fact) -> Fact | None:
+    """The value of `earlier` as a new row from when it was said again after `incoming`; `None` when it was not."""
+    said_at = [said for said in earlier.clocks.said_at if said > incoming.clocks.known_at]
+    if not said_at:
+        return None
+    clocks = Clocks(
+        known_at=said_at[0],
+        recorded_at=incoming.clocks.recorded_at,
+        valid_from=max(said_at[0], earlier.clocks.valid_from or said_at[0]),
+        valid_until=_own_end(earlier),
+        said_at=tuple(said_at[1:]),
+    )
+    return replace(
+        earlier,
+        id=RowId(sha256(f"{incoming.id} {earlier.id}".encode()).hexdigest()[:20]),
+        clocks=clocks,
+        control=replace(earlier.control, status=Status.CONFIRMED, rev=1),
+        supersedes=None,
+        superseded_by=None,
+    )
+
+
+def _own_end(fact: Fact) -> datetime | None:
+    """The end a row has of its own, whatever closed it."""
+    return fact.clocks.valid_until if fact.clocks.close_known_at is None else fact.clocks.open_until
 
 
 def _link(old: Fact, new: Fact) -> tuple[Fact, Fact]:
     """`old` closed by `new`, and `new` pointing back."""
-    return _close(old, new, recorded_at=new.clocks.recorded_at), replace(new, supersedes=old.id)
+    return close(old, new), replace(new, supersedes=old.id)
 
 
-def _close(old: Fact, new: Fact, *, recorded_at: datetime) -> Fact:
-    """`old` ended where `new` begins; an interval never runs backwards."""
+def close(old: Fact, new: Fact) -> Fact:
+    """`old` ended where `new` begins, or at its own end when that comes first; an interval never runs backwards.
+
+    A row closed a second time, by a value found later to have come in between, keeps the time at which the record
+    first stored that it had ended.
+    """
+    own_end = _own_end(old)
     since = new.clocks.valid_from or new.clocks.known_at
-    started = old.clocks.valid_from
+    if old.clocks.valid_from is not None:
+        since = max(since, old.clocks.valid_from)
+    recorded_at = max(old.clocks.recorded_at, new.clocks.recorded_at)
     clocks = replace(
         old.clocks,
-        valid_until=since if started is None else max(since, started),
-        close_known_at=new.clocks.known_at,
-        close_recorded_at=recorded_at,
+        valid_until=since if own_end is None else min(since, own_end),
+        open_until=own_end,
+        close_known_at=max(new.clocks.known_at, old.clocks.known_at),
+        close_recorded_at=old.clocks.close_recorded_at or recorded_at,
     )
     control = replace(old.control, status=Status.SUPERSEDED, rev=old.control.rev + 1)
     return replace(old, clocks=clocks, control=control, superseded_by=new.id)
@@ -177,13 +289,11 @@ def _close(old: Fact, new: Fact, *, recorded_at: datetime) -> Fact:
 
 def _after(head: Fact, incoming: Fact) -> Fact:
     """`incoming` known strictly after `head`, also when the machine's clock went back."""
-    earliest = head.clocks.known_at + TICK
+    earliest = _last_said(head) + TICK
     if incoming.clocks.known_at >= earliest:
         return incoming
     moved = incoming.clocks.valid_from == incoming.clocks.known_at
-    clocks = replace(
-        incoming.clocks, known_at=earliest, valid_from=earliest if moved else incoming.clocks.valid_from
-    )
+    clocks = replace(incoming.clocks, known_at=earliest, valid_from=earliest if moved else incoming.clocks.valid_from)
     return replace(incoming, clocks=clocks)
 
 

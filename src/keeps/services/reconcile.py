@@ -24,7 +24,7 @@ from keeps.core.facts import (
     Source,
 )
 from keeps.core.scopes import Scope
-from keeps.core.supersession import Doubt, Standing, plan
+from keeps.core.supersession import Doubt, Plan, Standing, plan
 from keeps.core.text import fold
 from keeps.core.triples import Family, Named, Triple
 from keeps.finder.base import Name
@@ -202,7 +202,9 @@ class Reconciliation:
         if decided.opened is not None:
             self._keep(decided.opened, fresh=True)
             self.extraction.facts.append(decided.opened)
-        self._move(chain, decided.opened, decided.changed, decided.confirmed, moves_head=decided.head is not None)
+        if decided.restored is not None:
+            self._keep(decided.restored, fresh=True)
+        self._move(chain, decided)
         self._doubts(decided.doubts)
         if decided.corrected is not None:
             self.extraction.corrections.append(decided.corrected)
@@ -229,10 +231,11 @@ class Reconciliation:
         return self._chains.setdefault(str(record), _Chain(record, self._states.get(str(record), ChainState()), fact))
 
     async def _versions(self, fact: Fact, chain: _Chain) -> tuple[Fact, ...]:
-        """All versions of the chain, only when the write may belong before its head."""
+        """All versions of the chain, only when the write may belong before one of them."""
         head = chain.state.head
-        if not self._in.observed or head is None or fact.clocks.known_at >= head.clocks.known_at:
-            return ()
+        untouched = chain.state.rev == 0 and not chain.moved
+        if not self._in.observed or untouched or (head and fact.clocks.known_at >= head.clocks.known_at):
+            return ()  # The head itself is among what the plan knows.
         found = await store_facts.versions(
             self._context.db, self._context.sets, fact.entity, fact.key, frozenset({fact.scope.id})
         )
@@ -249,22 +252,16 @@ class Reconciliation:
             if v.source.pillar is fact.source.pillar and chain_key(v.key, v.value, v.category, v.id) == mine
         )
 
-    def _move(
-        self,
-        chain: _Chain,
-        opened: Fact | None,
-        changed: Sequence[Fact],
-        confirmed: Fact | None,
-        *,
-        moves_head: bool,
-    ) -> None:
-        state = chain.state
-        current = {row.id: row for row in (*changed, *([confirmed] if confirmed else []))}
+    @staticmethod
+    def _move(chain: _Chain, decided: Plan) -> None:
+        """The chain as it stands after a decision."""
+        state, opened = chain.state, decided.opened
+        current = {row.id: row for row in (*decided.changed, *([decided.confirmed] if decided.confirmed else []))}
         head = current.get(state.head.id, state.head) if state.head else None
-        closed = {row.id for row in changed if row.superseded_by is not None}
+        closed = {row.id for row in decided.changed if row.superseded_by is not None}
         beside = tuple(current.get(c.id, c) for c in state.contenders if c.id not in closed)
-        if opened is not None and moves_head:
-            head = opened
+        if decided.head is not None:
+            head = decided.restored or opened
         elif opened is not None and opened.superseded_by is None:
             beside = (*beside, opened)
         chain.moved = chain.moved or opened is not None

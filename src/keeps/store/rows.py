@@ -79,6 +79,8 @@ def _base_to_row(row: Row) -> Record:
         "valid_until": clocks.valid_until,
         "close_known_at": clocks.close_known_at,
         "close_recorded_at": clocks.close_recorded_at,
+        "open_until": clocks.open_until,
+        "said_at": list(clocks.said_at) or None,
         "forgotten_at": clocks.forgotten_at,
         "occurred_at": row.occurred_at,
         "metadata": dict(row.metadata) if row.metadata is not None else None,
@@ -129,6 +131,8 @@ def _clocks(record: Record) -> Clocks:
         valid_until=record.get("valid_until"),
         close_known_at=record.get("close_known_at"),
         close_recorded_at=record.get("close_recorded_at"),
+        open_until=record.get("open_until"),
+        said_at=tuple(record.get("said_at") or ()),
         forgotten_at=record.get("forgotten_at"),
     )
 
