@@ -28,6 +28,7 @@ from keeps.services.index import Changes, Indexed
 from keeps.store import commit as store_commit
 from keeps.store import contexts as store_contexts
 from keeps.store import erase as store_erase
+from keeps.store import ledger as store_ledger
 from keeps.store import meta as store_meta
 from keeps.store import scopes as store_scopes
 from keeps.store import secrets as store_secrets
@@ -104,6 +105,12 @@ class Context:
     async def commit_apart(self, batch: Batch) -> int:
         """Write one durable commit that the finder does not follow; it must be built anew afterwards."""
         return await asyncio.shield(self._commit(batch, None))
+
+    @asynccontextmanager
+    async def still(self) -> AsyncGenerator[None]:
+        """Keep every commit waiting, so that several reads see one state."""
+        async with self._committing:
+            yield
 
     def keep_thread(self, thread: Thread) -> None:
         """Remember the end of a session, so that the next turn need not read it."""
@@ -189,8 +196,12 @@ class Runtime:
         return context
 
     async def replay(self, context: Context) -> None:
-        """Carry out every tombstone the record has not seen: a restored record brings nothing back."""
+        """Carry out every tombstone the record has not seen: a restored record brings nothing back.
+
+        Raises: StoreRefused when the ledger is shorter than what the record has carried out.
+        """
         applied = await store_meta.applied_tombstone(context.db)
+        store_ledger.check(self.ledger.head[0], applied)
         pending = await asyncio.to_thread(lambda: list(self.ledger.since(context.id, applied)))
         for tombstone in pending:
             batch = await store_erase.plan_replay(context.db, context.sets, tombstone, self.clock())

@@ -42,6 +42,20 @@ class Tombstone:
     digest: str
 
 
+def check(lines: int, applied: int) -> None:
+    """Nothing when a ledger of that many lines holds all that a record has carried out.
+
+    Raises:
+        StoreRefused: lines are missing, so that a backup restored later could bring back what they erased.
+    """
+    if applied > lines:
+        raise StoreRefused(
+            f"The ledger of erased rows ends at number {lines}, and the record has carried out number {applied}: "
+            "lines are missing. Put back the file ledger/tombstones.jsonl, or go on without them: `keeps doctor "
+            "--accept-loss --data DIR`."
+        )
+
+
 class Ledger:
     """The tombstones of one data folder. One process, its owner, has it open; any thread may call."""
 
