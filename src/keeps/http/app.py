@@ -7,14 +7,22 @@ import hmac
 from fastapi import FastAPI
 
 from keeps.http.idempotency import Reservations
-from keeps.http.routes import facts, health, me, query, reserved
+from keeps.http.routes import contexts, facts, forget, health, me, query, reserved
 from keeps.http.shell import ShellSettings, hosts_for, new_app
 from keeps.services.runtime import Runtime
 from keeps.wire.pages import Cursors
 
 # Management comes before the data plane, whose first segment would take any name; within a file, literal
 # segments come before parameters.
-_ROUTERS = (health.router, me.router, facts.router, query.router, reserved.router)
+_ROUTERS = (
+    health.router,
+    contexts.router,
+    me.router,
+    facts.router,
+    query.router,
+    forget.router,
+    reserved.router,
+)
 
 
 def create_app(rt: Runtime, *, host: str = "127.0.0.1") -> FastAPI:

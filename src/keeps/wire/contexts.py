@@ -8,6 +8,8 @@ from typing import Annotated, Any, Self
 from pydantic import ConfigDict, Field
 
 from keeps.core.access import Principal, grants_to_wire
+from keeps.services.contexts import ContextChange, NewContext
+from keeps.store.contexts import ContextRow
 from keeps.wire.base import WireIn, WireOut
 
 _SNAKE = ConfigDict(alias_generator=None)
@@ -23,6 +25,32 @@ class ContextIn(WireIn):
     admin_display_name: str | None = None
     config: dict[str, Any] | None = None
     enforcement_blocked: bool | None = None
+
+    def to_core(self, context_id: str) -> NewContext:
+        """The context this asks for, under `context_id`."""
+        return NewContext(
+            id=context_id,
+            namespace=self.namespace,
+            description=self.description,
+            config=self.config or {},
+            enforcement_blocked=bool(self.enforcement_blocked),
+            admin_external_id=self.admin_external_id,
+            admin_display_name=self.admin_display_name,
+        )
+
+
+class ContextPatchIn(WireIn):
+    model_config = _SNAKE
+
+    description: str | None = None
+    config: dict[str, Any] | None = None
+    enforcement_blocked: bool | None = None
+
+    def to_core(self) -> ContextChange:
+        """The change this asks for."""
+        return ContextChange(
+            description=self.description, config=self.config, enforcement_blocked=self.enforcement_blocked
+        )
 
 
 class ManagedKeyIn(WireIn):
@@ -55,6 +83,18 @@ class ContextOut(ManagementOut):
     enforcement_blocked: bool = False
     config: dict[str, Any]
     created_at: datetime
+
+    @classmethod
+    def of(cls, row: ContextRow) -> Self:
+        return cls(
+            id=row.id,
+            namespace=row.namespace,
+            database=row.database,
+            description=row.description,
+            enforcement_blocked=row.enforcement_blocked,
+            config=dict(row.config),
+            created_at=row.created_at,
+        )
 
 
 class ContextListOut(ManagementOut):

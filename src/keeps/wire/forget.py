@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from keeps.core.scopes import parse_lens
+from keeps.services.erase import Forget, Forgotten
 from keeps.wire.base import ScopeSets, WireIn, WireOut
 
 
@@ -21,6 +23,16 @@ class ForgetIn(WireIn):
     dry_run: bool = False
     lens: ScopeSets = None
 
+    def to_core(self) -> Forget:
+        """What this asks to forget. Raises: Invalid for a bad lens."""
+        return Forget(
+            query=self.query,
+            ids=self.ids,
+            purge=self.purge,
+            dry_run=self.dry_run,
+            lens=parse_lens(self.lens),
+        )
+
     @model_validator(mode="after")
     def _something(self) -> ForgetIn:
         if not self.ids and not (self.query or "").strip():
@@ -29,7 +41,7 @@ class ForgetIn(WireIn):
 
 
 class NearMiss(WireOut):
-    """What the words come near to but would not remove."""
+    """What the words come near to but would not remove. `score` 0..1: how much of the words it holds."""
 
     id: str
     text: str
@@ -37,10 +49,27 @@ class NearMiss(WireOut):
 
 
 class ForgetOut(WireOut):
-    """`deleted` counts rows, `memories` what a person would call one thing remembered."""
+    """`deleted` counts rows, `memories` what a person would call one thing remembered.
+
+    Of the rows, `released` stay for their other owners. `remaining` memories the words name beyond the limit.
+    `ids` and `nearMisses` only when nothing was removed yet.
+    """
 
     deleted: int
     memories: int | None = None
-    near_misses: list[NearMiss] | None = None
-    ids: list[str] | None = None
-    receipt: str | None = None
+    released: int | None = None
+    remaining: int | None = None
+    ids: tuple[str, ...] | None = None
+    near_misses: tuple[NearMiss, ...] | None = None
+
+    @classmethod
+    def of(cls, gone: Forgotten, *, dry_run: bool) -> Self:
+        misses = tuple(NearMiss(id=m.ref, text=m.text, score=m.score) for m in gone.near_misses)
+        return cls(
+            deleted=gone.rows,
+            memories=gone.memories,
+            released=gone.released or None,
+            remaining=gone.remaining or None,
+            ids=gone.refs if dry_run else None,
+            near_misses=misses if dry_run else None,
+        )
