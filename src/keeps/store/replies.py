@@ -1,4 +1,4 @@
-"""Replies kept under their idempotency key, with the ids of the rows they tell of."""
+"""Kept replies as rows: `reply:<namespace>`, with the rows each one tells of."""
 
 from __future__ import annotations
 
@@ -10,28 +10,41 @@ from keeps.core.replies import ReplyKey, StoredReply
 from keeps.store.db import Db, RecordID
 from keeps.store.rows import Record
 
-_FIND: Final = "SELECT fingerprint, status, body, erased FROM ONLY $id WHERE expires_at > $now TIMEOUT 2s;"
+TABLE: Final = "reply"
+
+
+def record_id(namespace: str) -> RecordID:
+    """The row of the reply kept under `namespace`."""
+    return RecordID(TABLE, namespace)
+
+
+def to_row(key: ReplyKey, body: str, rows: Sequence[str], at: datetime) -> Record:
+    """A reply as a row, without its id. `rows`: erasing one of them empties the reply."""
+    return {
+        "fingerprint": key.fingerprint,
+        "status": key.status,
+        "body": body,
+        "rows": list(rows),
+        "erased": False,
+        "created_at": at,
+        "expires_at": key.expires_at,
+    }
 
 
 async def find(db: Db, namespace: str, now: datetime) -> StoredReply | None:
-    """The reply kept under `namespace` that has not run out; None when there is none."""
-    row = (await db.run(_FIND, id=RecordID("reply", namespace), now=now))[0]
-    if not row:
+    """The reply kept under `namespace`; `None` when there is none or its time is over."""
+    row = (await db.run("SELECT * FROM ONLY $id TIMEOUT 2s;", id=record_id(namespace)))[0]
+    if not row or row["expires_at"] <= now:
         return None
-    return StoredReply(fingerprint=row["fingerprint"], status=row["status"], body=row["body"], erased=row["erased"])
+    return StoredReply(
+        fingerprint=row["fingerprint"],
+        status=row["status"],
+        body="" if row["erased"] else row["body"],
+        erased=row["erased"],
+    )
 
 
-def to_put(key: ReplyKey, body: str, rows: Sequence[str], at: datetime) -> Record:
-    """A reply as an entry of `Batch.puts`: it takes the place of one that ran out. `rows` are `table:key`."""
-    return {
-        "id": RecordID("reply", key.namespace),
-        "row": {
-            "fingerprint": key.fingerprint,
-            "status": key.status,
-            "body": body,
-            "rows": list(rows),
-            "erased": False,
-            "created_at": at,
-            "expires_at": key.expires_at,
-        },
-    }
+async def prune(db: Db, now: datetime) -> int:
+    """Remove replies whose time is over; how many there were."""
+    removed = await db.run("DELETE reply WHERE expires_at <= $now RETURN BEFORE TIMEOUT 30s;", timeout_s=35.0, now=now)
+    return len(removed[0])
