@@ -30,6 +30,7 @@ class Changes:
     put: list[Entry] = field(default_factory=list[Entry])
     drop: list[str] = field(default_factory=list[str])
     names: list[Name] = field(default_factory=list[Name])
+    drop_names: list[Name] = field(default_factory=list[Name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,13 @@ async def follow(at: Indexed, number: int, changes: Changes) -> None:
     """Bring the finder to change `number`, whose content is `changes`; by the record when it lags or is lost."""
     try:
         if await at.finder.applied() == number - 1:
-            await at.finder.apply(number, put=changes.put, drop=changes.drop, names=changes.names)
+            await at.finder.apply(
+                number,
+                put=changes.put,
+                drop=changes.drop,
+                names=changes.names,
+                drop_names=changes.drop_names,
+            )
             return
     except FinderLost:
         pass
@@ -105,12 +112,14 @@ async def catch_up(at: Indexed) -> None:
 
 
 async def _apply_changes(at: Indexed, applied: int, last: int) -> bool:
-    """True when every change up to `last` was there to apply."""
+    """True when every change up to `last` was there to apply, and none asks for a new index."""
     while applied < last:
         page = await store_commit.changes_since(at.db, applied)
         if not page or page[0][0] != applied + 1:
             return False
         refs = list(dict.fromkeys(ref for _, rows in page for ref in rows))
+        if store_commit.ANEW in refs:
+            return False
         changes = await read_changes(at, refs)
         applied = page[-1][0]
         await at.finder.apply(applied, put=changes.put, drop=changes.drop, names=changes.names)
