@@ -28,8 +28,8 @@ from keeps.store.scopes import ScopeSets
 MEMORY_TABLES: Final = ("attribute", "relates_to", "action", "instruction", "turn", "proposal")
 """Tables whose rows a person can ask to forget."""
 
-OWNED_TABLES: Final = (*MEMORY_TABLES, "session", "uncertainty", "entity")
-"""Every table whose rows belong to a scope set and hold content."""
+UNIT_TABLES: Final = ("attribute", "relates_to", "action", "instruction", "turn")
+"""Tables whose rows a person would count as things remembered."""
 
 
 async def plan(db: Db, sets: ScopeSets, order: Order, now: datetime) -> Plan:

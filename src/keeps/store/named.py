@@ -1,0 +1,130 @@
+"""Rows that a phrase names exactly, and rows that belong together: what an erasure is chosen from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final, LiteralString
+
+from keeps.core.erasure import Presence
+from keeps.store.db import Db
+from keeps.store.erasing import READ_S, read
+from keeps.store.rows import Record
+
+
+async def by_hash(db: Db, folded: str, scope_sets: Collection[str]) -> list[Record]:
+    """Turns, facts, relations, actions and proposals whose text has this keyed hash."""
+    parts = await db.run(
+        "SELECT * FROM turn WHERE folds CONTAINS $folded TIMEOUT 10s;"
+        "SELECT * FROM attribute WHERE folds CONTAINS $folded TIMEOUT 10s;"
+        "SELECT * FROM relates_to WHERE folds CONTAINS $folded TIMEOUT 10s;"
+        "SELECT * FROM action WHERE folds CONTAINS $folded TIMEOUT 10s;"
+        "SELECT * FROM proposal WHERE row.folds CONTAINS $folded TIMEOUT 30s;",
+        timeout_s=READ_S,
+        folded=folded,
+    )
+    return _within(parts, scope_sets)
+
+
+async def by_key(db: Db, key: str, scope_sets: Collection[str]) -> list[Record]:
+    """Every version of every fact of this key."""
+    parts = await db.run("SELECT * FROM attribute WHERE key = $key TIMEOUT 30s;", timeout_s=READ_S, key=key)
+    return _within(parts, scope_sets)
+
+
+async def instructions(db: Db, scope_sets: Collection[str]) -> list[Record]:
+    """Every instruction."""
+    parts = await db.run("SELECT * FROM instruction TIMEOUT 30s;", timeout_s=READ_S)
+    return _within(parts, scope_sets)
+
+
+async def entities_named(db: Db, name: str, scope_sets: Collection[str]) -> list[Presence]:
+    """Where entities of this name are known, of any type."""
+    parts = await db.run("SELECT * FROM entity WHERE name = $name TIMEOUT 30s;", timeout_s=READ_S, name=name)
+    return [(row["ref"], row["scope_set"]) for row in _within(parts, scope_sets)]
+
+
+async def entity_in(db: Db, ref: str, scope_sets: Collection[str]) -> list[Presence]:
+    """Where one entity is known."""
+    parts = await db.run("SELECT * FROM entity WHERE ref = $ref TIMEOUT 30s;", timeout_s=READ_S, ref=ref)
+    return [(row["ref"], row["scope_set"]) for row in _within(parts, scope_sets)]
+
+
+async def rows_of(db: Db, presences: Collection[Presence]) -> list[Record]:
+    """Facts of the entities, relations at either end of them, and actions they did or were done to."""
+    wanted = set(presences)
+    refs = sorted({ref for ref, _ in wanted})
+    found: dict[str, Record] = {}
+    for surql in _OF_ENTITY:
+        for row in await read(db, surql, refs):
+            named = (row.get(name) for name in ("entity", "subject", "object", "actor"))
+            if any((ref, row["scope_set"]) in wanted for ref in named):
+                found[str(row["id"])] = row
+    return list(found.values())
+
+
+_OF_ENTITY: Final[tuple[LiteralString, ...]] = (
+    "SELECT * FROM attribute WHERE entity IN $ids TIMEOUT 30s;",
+    "SELECT * FROM relates_to WHERE subject IN $ids TIMEOUT 30s;",
+    "SELECT * FROM relates_to WHERE object IN $ids TIMEOUT 30s;",
+    "SELECT * FROM action WHERE actor IN $ids TIMEOUT 30s;",
+    "SELECT * FROM action WHERE object IN $ids TIMEOUT 30s;",
+)
+
+
+async def versions_with(db: Db, facts: Sequence[Record]) -> list[Record]:
+    """Every version of the chains that `facts` belong to, retired ones too."""
+    wanted = {chain_name(row) for row in facts}
+    entities = sorted({row["entity"] for row in facts})
+    found = await read(db, "SELECT * FROM attribute WHERE entity IN $ids TIMEOUT 30s;", entities)
+    return [row for row in found if chain_name(row) in wanted]
+
+
+def chain_name(row: Record) -> tuple[str, str, str, str]:
+    """What the versions of one memory have in common."""
+    return row["entity"], row["chain"], row["scope_set"], row["pillar"]
+
+
+async def facts_from(db: Db, turns: Sequence[str]) -> list[Record]:
+    """Facts, relations and actions that came from turns, by `turn:<id>`."""
+    found: list[Record] = []
+    for surql in _FROM_TURN:
+        found += await read(db, surql, turns)
+    return found
+
+
+_FROM_TURN: Final[tuple[LiteralString, ...]] = (
+    "SELECT * FROM attribute WHERE source_ref IN $ids TIMEOUT 30s;",
+    "SELECT * FROM relates_to WHERE source_ref IN $ids TIMEOUT 30s;",
+    "SELECT * FROM action WHERE source_ref IN $ids TIMEOUT 30s;",
+)
+
+
+async def turns_in(db: Db, session: str) -> list[Record]:
+    """Every turn of a session."""
+    found = await db.run("SELECT * FROM turn WHERE session = $name TIMEOUT 30s;", timeout_s=READ_S, name=session)
+    return list(found[0])
+
+
+async def everything_in(db: Db, scope_sets: Sequence[str]) -> list[Record]:
+    """All rows with content that lie in the scope sets, of every table; for turns and facts whole rows."""
+    found: list[Record] = []
+    for surql in _IN_SETS:
+        found += await read(db, surql, scope_sets)
+    return found
+
+
+_IN_SETS: Final[tuple[LiteralString, ...]] = (
+    "SELECT * FROM attribute WHERE scope_set IN $ids TIMEOUT 50s;",
+    "SELECT * FROM relates_to WHERE scope_set IN $ids TIMEOUT 50s;",
+    "SELECT * FROM action WHERE scope_set IN $ids TIMEOUT 50s;",
+    "SELECT * FROM instruction WHERE scope_set IN $ids TIMEOUT 50s;",
+    "SELECT * FROM turn WHERE scope_set IN $ids TIMEOUT 50s;",
+    "SELECT id, scope_set FROM session WHERE scope_set IN $ids TIMEOUT 50s;",
+    "SELECT id, ref, scope_set FROM entity WHERE scope_set IN $ids TIMEOUT 50s;",
+    "SELECT id, scope_set FROM uncertainty WHERE scope_set IN $ids TIMEOUT 50s;",
+    "SELECT id, scope_set FROM proposal WHERE scope_set IN $ids TIMEOUT 50s;",
+)
+
+
+def _within(parts: Sequence[Sequence[Record]], scope_sets: Collection[str]) -> list[Record]:
+    return [row for part in parts for row in part if row["scope_set"] in scope_sets]
