@@ -88,5 +88,8 @@ def _checked_folder(folder: str) -> str:
 def _checked_sync(query: str) -> str:
     key, _, value = query.partition("=")
     if key != "sync" or not re.fullmatch(r"every|never|[1-9][0-9]{0,5}(ms|s|m)", value):
-        raise Invalid("After the folder only ?sync=every, ?sync=never or a time as in ?sync=5s is understood.")
+        raise Invalid(
+            "A folder's name cannot hold a question mark; behind it only ?sync=every, ?sync=never or a time as in "
+            "?sync=5s is understood."
+        )
     return value
