@@ -104,6 +104,11 @@ async def test_lost_races_are_run_again_and_given_up_in_the_end(server: ServerDo
         await db.run("RETURN 1")
     assert given_up.value.retry_after_s == 1
     assert len(server.fail_next) == 12
+    with pytest.raises(Unavailable, match="Too many writers"):
+        await db.run("CREATE t:1; CREATE t:2;")
+    assert len(server.fail_next) == 11
+    server.fail_next = [lost]
+    await db.run("\n  BEGIN; CREATE t:1; CREATE t:2; COMMIT;")
 
 
 @pytest.mark.parametrize("level", [{}, {"namespace": "team"}, {"namespace": "team", "database": "context_a"}])

@@ -277,4 +277,4 @@ class EmbeddedDb:
     async def run(self, surql: LiteralString, /, *, timeout_s: float = 5.0, **params: object) -> list[Any]:
         """See `Db.run`."""
         request = ("run", self.name, surql, params)
-        return await retrying(lambda: self.engine.ask(self.name, request, timeout_s))
+        return await retrying(surql, lambda: self.engine.ask(self.name, request, timeout_s))

@@ -147,6 +147,7 @@ def _kind_of(statement: Mapping[str, Any], text: str) -> Kind:
     return "script"
 
 
+_BEGIN: Final = re.compile(r"\s*BEGIN\b", re.IGNORECASE)
 _COMMIT: Final = re.compile(r"\bCOMMIT\b", re.IGNORECASE)
 
 
@@ -178,13 +179,18 @@ class LostConflict(Exception):
     """Another transaction committed first; the script changed nothing and may be run again."""
 
 
-async def retrying(attempt: Callable[[], Awaitable[R]]) -> R:
+def is_atomic(surql: str) -> bool:
+    """True when a script that failed has changed nothing: one transaction, or one statement."""
+    return bool(_BEGIN.match(surql)) or ";" not in surql.strip().removesuffix(";")
+
+
+async def retrying(surql: str, attempt: Callable[[], Awaitable[R]]) -> R:
     """What `attempt` returns, run again with growing random pauses while it raises `LostConflict`.
 
     Raises:
-        Unavailable: it lost `MAX_ATTEMPTS` times.
+        Unavailable: it lost `MAX_ATTEMPTS` times, or once when part of the script may have taken effect.
     """
-    for tried in range(1, MAX_ATTEMPTS + 1):
+    for tried in range(1, MAX_ATTEMPTS + 1 if is_atomic(surql) else 2):
         try:
             return await attempt()
         except LostConflict:

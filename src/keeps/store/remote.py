@@ -124,7 +124,7 @@ class RemoteDb:
 
     async def run(self, surql: LiteralString, /, *, timeout_s: float = 5.0, **params: object) -> list[Any]:
         """See `Db.run`."""
-        return await retrying(lambda: self._run(surql, params, timeout_s))
+        return await retrying(surql, lambda: self._run(surql, params, timeout_s))
 
     async def _run(self, surql: str, params: dict[str, object], timeout_s: float) -> list[Any]:
         async with self.connection(timeout_s) as handle:
