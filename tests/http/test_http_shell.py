@@ -158,6 +158,7 @@ async def test_every_error_has_the_one_body(kind: str, status: int, caplog: pyte
         (b'{"query":"q"}', {"Content-Type": "application/json; charset=utf-16"}, 415),
         (b'{"query":"q"}', {"Content-Encoding": "gzip"}, 415),
         (b"", {}, 400),
+        (b"", {"Content-Type": "application/octet-stream"}, 400),
         (b'{"k":51,"query":"q"}', {}, 400),
         (b'{"query":null}', {}, 400),
         (b'{"query":"q","unknown":1}', {}, 200),

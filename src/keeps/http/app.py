@@ -7,7 +7,7 @@ import hmac
 from fastapi import FastAPI
 
 from keeps.http.idempotency import Reservations
-from keeps.http.routes import contexts, facts, forget, health, me, query, reserved
+from keeps.http.routes import contexts, facts, forget, health, me, query, reserved, sessions
 from keeps.http.shell import ShellSettings, hosts_for, new_app
 from keeps.services.runtime import Runtime
 from keeps.wire.pages import Cursors
@@ -21,6 +21,7 @@ _ROUTERS = (
     facts.router,
     query.router,
     forget.router,
+    sessions.router,
     reserved.router,
 )
 

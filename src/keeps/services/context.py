@@ -28,10 +28,14 @@ async def block(rt: Runtime, context: Context, caller: Caller, request: Recall) 
     Raises: as `recall`.
     """
     found = await recall(rt, context, caller, request)
+    return Block(fence.fence(notes(found), nonce=secrets.token_hex(8)), found)
+
+
+def notes(found: Recalled) -> list[Note]:
+    """What was found, ready to be rendered: facts before passages."""
     facts = [hit for hit in found.hits if not isinstance(hit.row, Turn)]
     passages = [hit for hit in found.hits if isinstance(hit.row, Turn)]
-    notes = [_note(hit) for hit in (*facts, *passages)]
-    return Block(fence.fence(notes, nonce=secrets.token_hex(8)), found)
+    return [_note(hit) for hit in (*facts, *passages)]
 
 
 def _note(hit: Hit) -> Note:

@@ -8,9 +8,15 @@ from typing import Any, ClassVar, Self
 
 from pydantic import ConfigDict
 
+from keeps.core.errors import Invalid
+from keeps.core.scopes import parse_scopes
 from keeps.core.sessions import Role, Session, Turn
+from keeps.core.text import check_label
+from keeps.services.recall import Recall
 from keeps.services.remember import Infer
+from keeps.services.sessions import NewSession
 from keeps.wire.base import K_DEFAULT, Instant, Labels, ScopeSets, TopK, WireIn, WireOut
+from keeps.wire.facts import FactsIn
 from keeps.wire.pages import PageMeta, PageQuery
 
 
@@ -22,6 +28,10 @@ class SessionIn(WireIn):
     scopes: ScopeSets = None
     metadata: dict[str, Any] | None = None
 
+    def to_core(self) -> NewSession:
+        """The session this asks for. Raises: Invalid for bad scopes."""
+        return NewSession(scope=parse_scopes(self.scopes), metadata=self.metadata)
+
 
 class SessionContextIn(WireIn):
     also: ClassVar[Mapping[str, tuple[str, ...]]] = {"k": ("limit",)}
@@ -29,6 +39,10 @@ class SessionContextIn(WireIn):
     query: str
     k: TopK = K_DEFAULT
     labels: Labels = ()
+
+    def to_core(self) -> Recall:
+        """The question this asks. Raises: Invalid."""
+        return Recall(query=self.query, k=self.k, labels=frozenset(map(check_label, self.labels)))
 
 
 class TurnIn(WireIn):
@@ -47,7 +61,24 @@ class TurnIn(WireIn):
     scopes: ScopeSets = None
     labels: Labels = ()
     observed_at: Instant | None = None
+    speaker: str | None = None
     metadata: dict[str, Any] | None = None
+
+    def facts(self, session: str) -> FactsIn:
+        """The same as a write into `session`. Raises: Invalid for triples, which are no message."""
+        if self.infer is Infer.TRIPLES:
+            raise Invalid("a turn is a message: send triples to /facts")
+        return FactsIn(
+            text=self.content,
+            role=self.role,
+            infer=self.infer,
+            session_id=session,
+            scopes=self.scopes,
+            labels=self.labels,
+            observed_at=self.observed_at,
+            speaker=self.speaker,
+            metadata=self.metadata,
+        )
 
 
 class SessionsQuery(PageQuery):
