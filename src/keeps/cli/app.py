@@ -1,0 +1,93 @@
+"""The command `keeps`: each of its commands is loaded when it is asked for, so that starting costs little."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from keeps.cli.codes import exit_code_of, say_error
+from keeps.core.errors import KeepsError
+
+COMMANDS: Final = {
+    "try": "keeps.cli.tryout",
+    "serve": "keeps.cli.serve",
+    "bootstrap": "keeps.cli.serve",
+    "remember": "keeps.cli.remember",
+    "recall": "keeps.cli.recall",
+    "context": "keeps.cli.recall",
+    "show": "keeps.cli.look",
+    "history": "keeps.cli.look",
+    "entities": "keeps.cli.look",
+    "forget": "keeps.cli.forget",
+    "export": "keeps.cli.export",
+}
+"""Commands by name, each in the module that has it."""
+
+GROUPS: Final = {
+    "import": "keeps.cli.conversations",
+    "scopes": "keeps.cli.scopes",
+    "keys": "keeps.cli.keys",
+}
+"""Groups of commands by name, each a module of its own."""
+
+_EPILOG: Final = (
+    "Exit codes: 0 done · 1 the service said no · 2 wrong usage, or a folder that must not be opened · "
+    "3 not found · 4 not available now, try again."
+)
+
+
+class _Commands(TyperGroup):
+    """Loads a command's module when the command is named, and turns errors into a line and an exit code."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*COMMANDS, *GROUPS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        module = COMMANDS.get(cmd_name) or GROUPS.get(cmd_name)
+        if module is None:
+            return None
+        group = typer.main.get_group(importlib.import_module(module).app)
+        group.name = cmd_name
+        return group if cmd_name in GROUPS else group.commands[cmd_name]
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeepsError as error:
+            say_error(error)
+            raise typer.Exit(exit_code_of(error)) from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Agent memory that people can see, correct and erase.",
+    epilog=_EPILOG,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"keeps {version('keeps')}")
+        raise typer.Exit
+
+
+@app.callback()
+def keeps(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Agent memory that people can see, correct and erase."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command of this process's command line, and end with its exit code."""
+    app(arguments, prog_name="keeps")

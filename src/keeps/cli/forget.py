@@ -1,0 +1,58 @@
+"""`keeps forget`: take something out of every answer, or erase it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from keeps.cli.reach import Reach, Reaching, confirm, console, said
+from keeps.client import Client
+from keeps.wire.forget import ForgetOut
+
+app = typer.Typer()
+
+
+@app.command(cls=Reaching)
+def forget(
+    ctx: typer.Context,
+    query: Annotated[str | None, typer.Argument(help="The text, name or slot of what to forget.")] = None,
+    ids: Annotated[list[str] | None, typer.Option("--id", help="This row; may be given again.")] = None,
+    lens: Annotated[list[str] | None, typer.Option(help="Only in this scope; may be given again.")] = None,
+    purge: Annotated[bool, typer.Option("--purge", help="Erase the text itself, everywhere.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Take something out of every answer; with --purge erase it."""
+    if query is None and not ids:
+        raise typer.BadParameter("say what to forget: words, or --id")
+    reach = Reach.of(ctx)
+
+    async def work(memory: Client) -> ForgetOut:
+        first = None if yes else await memory.forget(query, ids=ids, purge=purge, dry_run=True, lens=lens)
+        if first is not None:
+            if dry_run or not first.deleted:
+                return first
+            _tell(console(), first, would=True)
+            confirm("Erase this for good?" if purge else "Forget this?", yes=yes)
+        return await memory.forget(query, ids=ids, purge=purge, dry_run=dry_run, lens=lens)
+
+    done = reach.ask(work)
+    reach.show(done, lambda out: _tell(out, done, would=dry_run))
+
+
+def _tell(out: Console, done: ForgetOut, *, would: bool) -> None:
+    count = done.deleted if done.memories is None else done.memories
+    verb = "Would forget" if would else "Forgot"
+    out.print(f"{verb} {count} {'memory' if count == 1 else 'memories'} ({done.deleted} rows).")
+    for row in done.ids or []:
+        out.print(said(f"    {row}", "dim"))
+    if done.near_misses:
+        out.print("Like it, and not touched:")
+        for miss in done.near_misses:
+            out.print(said(f"    {miss.text}"), said(f"{miss.id} · score {miss.score:.2f}", "dim"))
+    if done.released:
+        out.print(f"{done.released} rows stay for others whose they are too.")
+    if done.remaining:
+        out.print(f"{done.remaining} more are meant by these words: forget again, or name them with --id.")

@@ -1,0 +1,164 @@
+"""How a command reaches the memory, and how it prints: the options that all of them share."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Final, Self, TypeVar
+
+import typer
+from rich.console import Console
+from rich.text import Text
+from typer.core import TyperCommand
+
+from keeps.client import Client
+from keeps.core.errors import StoreRefused
+from keeps.core.fence import plain
+from keeps.memory import DEFAULT_CONTEXT, DEFAULT_FOLDER, Memory
+from keeps.store.secrets import PEPPER_NAME
+from keeps.wire.base import WireOut
+
+_REACH: Final = "How to reach the memory"
+T = TypeVar("T")
+
+
+def _template(
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR", envvar="KEEPS_DATA", rich_help_panel=_REACH, help="The data folder; ./memory unless given."
+        ),
+    ] = None,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", envvar="KEEPS_ENDPOINT", rich_help_panel=_REACH, help="A running service, not a folder."
+        ),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY", envvar="KEEPS_KEY", rich_help_panel=_REACH, help="The key; beside a folder its owner's."
+        ),
+    ] = None,
+    context: Annotated[
+        str, typer.Option(metavar="ID", envvar="KEEPS_CONTEXT", rich_help_panel=_REACH, help="Which context.")
+    ] = DEFAULT_CONTEXT,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
+) -> None: ...
+
+
+@cache
+def _options() -> list[Any]:
+    """The shared options, as the command line library sees them."""
+    pattern = typer.Typer(add_completion=False)
+    pattern.command()(_template)
+    return typer.main.get_command(pattern).params
+
+
+class Reaching(TyperCommand):
+    """A command with the shared options, which it finds in `Reach.of(ctx)`."""
+
+    def __init__(self, *args: Any, params: list[Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, params=[*(params or []), *_options()], **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        given = {option.name: ctx.params.pop(option.name) for option in _options()}
+        ctx.obj = Reach(
+            folder=Path(given["data"] or DEFAULT_FOLDER).expanduser(),
+            endpoint=given["endpoint"],
+            key=given["key"],
+            context=given["context"],
+            json=given["json"],
+        )
+        return super().invoke(ctx)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """Where one command goes, and whether people or programs read what it prints."""
+
+    folder: Path
+    endpoint: str | None
+    key: str | None = field(repr=False)
+    context: str
+    json: bool
+
+    @classmethod
+    def of(cls, ctx: typer.Context) -> Self:
+        """What the options of the running command say."""
+        assert isinstance(ctx.obj, cls)
+        return ctx.obj
+
+    def ask(self, work: Callable[[Client], Awaitable[T]], *, creates: bool = False) -> T:
+        """What `work` makes of the memory. Only a command that writes `creates` a folder that is not there.
+
+        Raises: as the verbs that `work` uses; StoreRefused without a folder.
+        """
+
+        async def run() -> T:
+            async with self.opened(creates=creates) as memory:
+                return await work(memory)
+
+        return asyncio.run(run())
+
+    @asynccontextmanager
+    async def opened(self, *, creates: bool = False) -> AsyncGenerator[Client]:
+        """The memory, open. Raises: as `ask`."""
+        if self.endpoint is not None:
+            async with Client(self.endpoint, key=self.key, context=self.context) as client:
+                yield client
+            return
+        if not creates and not (self.folder / PEPPER_NAME).exists():
+            raise StoreRefused(
+                f"there is no memory in {self.folder}: begin one with `keeps remember` or `keeps serve`, "
+                "or name another folder with --data"
+            )
+        async with Memory.open(self.folder, context=self.context, key=self.key, saved_key="owner") as memory:
+            if memory.created:
+                note(f"Began a new memory in {self.folder}.")
+            yield memory
+
+    def show(self, out: WireOut, people: Callable[[Console], None]) -> None:
+        """Print a result: as JSON when asked to, else as `people` prints it."""
+        if self.json:
+            show_json(out.model_dump(mode="json", exclude_none=True))
+        else:
+            people(console())
+
+
+def console() -> Console:
+    """Stdout for people: nothing in a memory's text is taken for markup, and no line is cut."""
+    return Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def show_json(value: object) -> None:
+    """Print one JSON value on stdout."""
+    print(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
+
+
+def note(text: str) -> None:
+    """Say something beside the result, on stderr."""
+    print(plain(text), file=sys.stderr)
+
+
+def said(text: str, style: str = "") -> Text:
+    """Text of a memory, made safe for a terminal."""
+    return Text(plain(text), style=style)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Go on only when a person says so; a program has to pass --yes."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        note("keeps: nobody is there to ask: pass --yes, or --dry-run to see what would happen")
+        raise typer.Exit(2)
+    if not typer.confirm(question, err=True):
+        raise typer.Exit(1)

@@ -1,0 +1,237 @@
+"""Memory: the library. It owns a data folder, or uses it through the process that owns it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+import httpx
+from fastapi import FastAPI
+
+from keeps.client import Call, Client
+from keeps.client.calls import answer, http_client, unreachable
+from keeps.config import DEFAULT_HOST, Config
+from keeps.core.errors import NotFound, StoreRefused, Unavailable
+from keeps.http.app import create_app
+from keeps.http.listen import listening
+from keeps.services import access, contexts
+from keeps.services.contexts import Bootstrapped
+from keeps.services.runtime import Runtime, open_runtime
+from keeps.store import secrets as store_secrets
+from keeps.store.owner import FolderLock, Owner, read_owner
+
+DEFAULT_FOLDER: Final = Path("memory")
+DEFAULT_CONTEXT: Final = "default"
+PATIENCE_S: Final = 15.0
+"""How long to wait for a process that begins or ends to own a folder, seconds."""
+
+HOUSEKEEPING_S: Final = 60.0
+
+_PAUSE_S: Final = 0.05
+_IN_PROCESS: Final = "http://127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """A data folder this process owns and serves. `minted`: the keys made because it was empty."""
+
+    rt: Runtime
+    app: FastAPI
+    endpoint: str
+    minted: Bootstrapped | None
+
+
+@asynccontextmanager
+async def owning(
+    config: Config, *, host: str = DEFAULT_HOST, port: int = 0, context: str = DEFAULT_CONTEXT
+) -> AsyncGenerator[Owned]:
+    """The data folder of `config`, owned and served until the block ends; an empty one gets `context`.
+
+    Raises: StoreRefused: another process owns the folder, or it cannot be used as it is. Conflict: the port is taken.
+    """
+    if config.data is None:
+        raise ValueError("only a folder can be owned")
+    with FolderLock(config.data) as lock:
+        async with AsyncExitStack() as held:
+            rt = await held.enter_async_context(open_runtime(config))
+            minted = None if await contexts.list_all(rt) else await contexts.bootstrap(rt, context)
+            await held.enter_async_context(_housekeeping(rt))
+            app = create_app(rt, host=host)
+            endpoint = await held.enter_async_context(listening(app, host=host, port=port))
+            lock.publish(
+                Owner(
+                    endpoint=endpoint,
+                    token=secrets.token_urlsafe(32),
+                    pid=os.getpid(),
+                    started_at=rt.clock(),
+                    version=version("keeps"),
+                )
+            )
+            yield Owned(rt=rt, app=app, endpoint=endpoint, minted=minted)
+
+
+@asynccontextmanager
+async def _housekeeping(rt: Runtime) -> AsyncGenerator[None]:
+    """What an owner writes down from time to time, and once at the end."""
+
+    async def forever() -> None:
+        while True:
+            await asyncio.sleep(HOUSEKEEPING_S)
+            await access.flush_usage(rt)
+
+    task = asyncio.create_task(forever(), name="keeps-housekeeping")
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await access.flush_usage(rt)
+
+
+class Memory(Client):
+    """The memory in a folder, with the verbs of `Client`. Make one with `Memory.open`.
+
+    Many processes may have one folder open: the first owns it, the others use it through that one, and when it
+    ends the next of them takes over. A call that reads, a write with an `idempotency_key`, and any call that had
+    not been sent yet is carried over; another write that was under way raises `Unavailable`.
+    """
+
+    def __init__(
+        self, folder: Path | str, config: Config, *, context: str, key: str | None, saved_key: Literal["agent", "owner"]
+    ) -> None:
+        super().__init__(_IN_PROCESS, context=context)
+        self.folder = Path(folder).expanduser()
+        self.created = False
+        self._config = config.model_copy(update={"data": self.folder})
+        self._key = key
+        self._saved_key = saved_key
+        self._owned: Owned | None = None
+        self._held = AsyncExitStack()
+        self._moving = asyncio.Lock()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        folder: Path | str = DEFAULT_FOLDER,
+        *,
+        context: str = DEFAULT_CONTEXT,
+        key: str | None = None,
+        saved_key: Literal["agent", "owner"] = "agent",
+        config: Config | None = None,
+    ) -> AsyncGenerator[Self]:
+        """The memory in `folder`, made when missing: `async with Memory.open("./memory") as memory:`.
+
+        Without a `key` the one saved in the folder is used: that of the agent, or of the owner when `saved_key`
+        says so.
+
+        Raises:
+            StoreRefused: the folder cannot be used, was written by a newer version, or its record lost rows.
+            NotFound: the folder has no such context.
+            Unavailable: the process that owns the folder does not answer.
+        """
+        memory = cls(folder, config or Config(), context=context, key=key, saved_key=saved_key)
+        try:
+            await memory._move()
+            yield memory
+        finally:
+            await memory.close()
+
+    @property
+    def owner(self) -> bool:
+        """Whether this process owns the folder."""
+        return self._owned is not None
+
+    @property
+    def endpoint(self) -> str:
+        """Where the memory can be reached by HTTP while its owner runs."""
+        return super().endpoint if self._owned is None else self._owned.endpoint
+
+    async def close(self) -> None:
+        """Let the folder go; what was acknowledged is on the disk."""
+        await super().close()
+        self._owned = None
+        await self._held.aclose()
+
+    async def _ask(self, call: Call) -> Any:
+        asked = self._http
+        try:
+            return await answer(asked, self.context_id, call)
+        except httpx.ConnectError:
+            if self._owned is not None:
+                raise
+        async with self._moving:
+            if self._http is asked:
+                await self._move()
+        try:
+            return await answer(self._http, self.context_id, call)
+        except httpx.ConnectError:
+            raise unreachable(self.endpoint) from None
+
+    async def _move(self) -> None:
+        """Own the folder when nobody does, else go to its owner. Raises as `open`."""
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                if (found := read_owner(self.folder)) is None:
+                    await self._own()
+                    return
+                if await self._attach(found):
+                    return
+            except StoreRefused:
+                # Somebody may have been faster: then there is an owner to go to.
+                if time.monotonic() > until or not self._is_owned():
+                    raise
+            except Unavailable:
+                if time.monotonic() > until:
+                    raise
+            if time.monotonic() > until:
+                raise Unavailable(f"the process that owns {self.folder} does not answer: stop it, or try again")
+            await asyncio.sleep(_PAUSE_S)
+
+    def _is_owned(self) -> bool:
+        try:
+            return read_owner(self.folder) is not None
+        except Unavailable:
+            return True
+
+    async def _own(self) -> None:
+        async with AsyncExitStack() as held:
+            owned = await held.enter_async_context(owning(self._config, context=self.context_id))
+            transport = httpx.ASGITransport(owned.app, raise_app_exceptions=False)
+            await self._sit(http_client(_IN_PROCESS, key=self._found_key(), transport=transport), owned)
+            self._held.push_async_exit(held.pop_all())
+        self.created = owned.minted is not None
+
+    async def _attach(self, owner: Owner) -> bool:
+        http = http_client(owner.endpoint, key=self._found_key(), timeout_s=self._timeout_s)
+        try:
+            await answer(http, self.context_id, Call(method="GET", path="/health", rooted=True))
+        except (httpx.ConnectError, Unavailable):
+            await http.aclose()
+            return False
+        await self._sit(http, None)
+        return True
+
+    async def _sit(self, http: httpx.AsyncClient, owned: Owned | None) -> None:
+        before, self._http, self._owned = self._http, http, owned
+        await before.aclose()
+
+    def _found_key(self) -> str:
+        """The key to use. Raises: NotFound when none was given and none is saved for the context."""
+        key = self._key or store_secrets.saved_keys(self.folder, self.context_id).get(self._saved_key)
+        if key is None:
+            raise NotFound(
+                f"{self.folder} has no saved key for a context {self.context_id}: make the context with "
+                f"`keeps bootstrap --data {self.folder} --context {self.context_id}`, or give a key"
+            )
+        return key
