@@ -120,6 +120,40 @@ async def test_a_counter_counts_from_one_and_hands_out_its_number(record: Db) ->
     assert sorted(result[-2] for result in parallel) == list(range(4, 24))
 
 
+async def test_insert_ignore_keeps_what_is_there_and_adds_the_rest(record: Db) -> None:
+    await record.run("CREATE loose:1 SET v = 'first'")
+    rows = [{"id": RecordID("loose", n), "v": "second"} for n in (1, 2)]
+    await record.run("BEGIN; INSERT IGNORE INTO loose $rows RETURN NONE; COMMIT;", rows=rows)
+    assert (await record.run("SELECT VALUE v FROM loose ORDER BY id"))[0] == ["first", "second"]
+
+
+async def test_upsert_content_replaces_the_whole_row_and_merge_does_not(record: Db) -> None:
+    id_ = RecordID("loose", 1)
+    await record.run("CREATE $id SET a = 1, b = 2", id=id_)
+    await record.run("UPSERT $id MERGE $row", id=id_, row={"b": 3})
+    assert (await record.run("SELECT * FROM ONLY $id", id=id_))[0] == {"id": id_, "a": 1, "b": 3}
+    await record.run("UPSERT $id CONTENT $row", id=id_, row={"c": 4})
+    assert (await record.run("SELECT * FROM ONLY $id", id=id_))[0] == {"id": id_, "c": 4}
+
+
+async def test_a_key_already_there_can_update_instead(record: Db) -> None:
+    script: LiteralString = "INSERT INTO loose $rows ON DUPLICATE KEY UPDATE v = $input.v RETURN NONE;"
+    for value in (1, 2):
+        await record.run(script, rows=[{"id": RecordID("loose", 1), "v": value, "only_first": value}])
+    assert (await record.run("SELECT * FROM ONLY loose:1"))[0] == {"id": RecordID("loose", 1), "v": 2, "only_first": 1}
+
+
+async def test_an_id_made_from_a_number_is_that_of_a_parameter(record: Db) -> None:
+    (made,) = (await record.run("CREATE type::record('loose', $n)", n=7))[0]
+    assert made["id"] == RecordID("loose", 7)
+    assert await record.run(
+        "RETURN record::exists($a); RETURN record::exists($b);", a=made["id"], b=RecordID("loose", 8)
+    ) == [
+        True,
+        False,
+    ]
+
+
 async def test_relations_are_inserted_in_bulk_and_go_with_their_ends(record: Db) -> None:
     a, b = RecordID("fact", "a"), RecordID("fact", "b")
     await record.run("INSERT INTO fact $rows", rows=[{"id": a, "text": "aa"}, {"id": b, "text": "bb"}])
