@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import LiteralString
 
 from keeps.core.entities import EntityRef, EntityType
 from keeps.core.facts import Category
@@ -78,6 +79,57 @@ async def list_presences(db: Db, readable: Collection[str], type_: EntityType | 
         (presence for presence in rows if type_ is None or presence.ref.type is type_),
         key=lambda presence: (presence.ref, presence.created_at, presence.scope_set),
     )
+
+
+async def list_refs(
+    db: Db,
+    readable: Collection[str],
+    type_: EntityType | None,
+    *,
+    after: str = "",
+    offset: int = 0,
+    limit: int,
+) -> list[EntityRef]:
+    """Entities known in the readable scope sets, by type and name, each once, those after `after` (`type/name`)."""
+    only: LiteralString = "" if type_ is None else " AND type = $type"
+    (found,) = await db.run(
+        "SELECT ref FROM entity WHERE scope_set IN $sets AND forgotten_at = NONE AND ref > $after"
+        + only
+        + " GROUP BY ref ORDER BY ref LIMIT $limit START $offset TIMEOUT 10s;",
+        timeout_s=15.0,
+        sets=sorted(readable),
+        after=after,
+        type=type_.value if type_ else None,
+        limit=limit,
+        offset=offset,
+    )
+    return [stored_ref(row["ref"]) for row in found]
+
+
+async def count_refs(db: Db, readable: Collection[str], type_: EntityType | None) -> int:
+    """How many entities are known in the readable scope sets."""
+    only: LiteralString = "" if type_ is None else " AND type = $type"
+    (found,) = await db.run(
+        "SELECT count() FROM (SELECT ref FROM entity WHERE scope_set IN $sets AND forgotten_at = NONE"
+        + only
+        + " GROUP BY ref) GROUP ALL TIMEOUT 10s;",
+        timeout_s=15.0,
+        sets=sorted(readable),
+        type=type_.value if type_ else None,
+    )
+    return int(found[0]["count"]) if found else 0
+
+
+async def refs_with(db: Db, readable: Collection[str], parts: Sequence[str]) -> list[EntityRef]:
+    """Entities known in the readable scope sets whose normal name contains any of `parts`, each once."""
+    (found,) = await db.run(
+        "SELECT ref FROM entity WHERE scope_set IN $sets AND forgotten_at = NONE AND name CONTAINSANY $parts"
+        " GROUP BY ref TIMEOUT 10s;",
+        timeout_s=15.0,
+        sets=sorted(readable),
+        parts=list(parts),
+    )
+    return [stored_ref(row["ref"]) for row in found]
 
 
 def from_row(row: Record) -> Presence:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, LiteralString
 
 from keeps.core.entities import EntityRef
 from keeps.core.facts import Action, Fact, Relation, Row
+from keeps.core.supersession import rank_at_once
 from keeps.store.db import Db, RecordID
 from keeps.store.entities import Presence, by_entity
 from keeps.store.rows import (
@@ -16,11 +18,13 @@ from keeps.store.rows import (
     fact_from_row,
     key_of,
     relation_from_row,
+    stored_ref,
 )
 from keeps.store.scopes import ScopeSets
 
 FACT_TABLES: Final = ("attribute", "relates_to", "action")
 
+_LIST_S: Final = 15.0
 _READ_S: Final = 10.0
 """Deadline of the reads here, seconds; each also carries the engine's own TIMEOUT."""
 
@@ -161,9 +165,222 @@ async def actions_of(
 
 
 def newest_first(rows: Iterable[Any]) -> list[Any]:
-    """Rows by known time, newest first; equal times by id, so that the order is the same every time."""
-    return sorted(rows, key=lambda row: (row.clocks.known_at, row.id), reverse=True)
+    """Rows by known time, newest first; a value that closed another known at the same moment comes before it.
+
+    What is left equal is ordered by id, so that the order is the same every time.
+    """
+    listed = list(rows)
+    facts = {row.id: row for row in listed if isinstance(row, Fact)}
+
+    def place(row: Row) -> tuple[datetime, int, str]:
+        rank = rank_at_once(facts, row) if isinstance(row, Fact) else 0
+        return row.clocks.known_at, rank, row.id
+
+    return sorted(listed, key=place, reverse=True)
 
 
 def _facts(records: Iterable[Record], sets: ScopeSets, readable: Collection[str]) -> list[Fact]:
     return [fact_from_row(row, sets[row["scope_set"]]) for row in records if row["scope_set"] in readable]
+
+
+# -------------------------------------------------- what is live, listed and counted in the engine
+_LIVE: Final[LiteralString] = (
+    " scope_set IN $sets AND status = 'confirmed' AND forgotten_at = NONE"
+    " AND (valid_until = NONE OR valid_until > $now) AND (expires_at = NONE OR expires_at > $now)"
+    " AND muted = false AND (taint = [] OR user_confirmed = true)"
+)
+"""The same as `core.validity.live` and `offered`, for lists that are too long to read whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which live rows of one table, and which part of the list of them, newest first.
+
+    `table`: of `FACT_TABLES`. `equal`: columns and the text they hold; `since`/`until` bound `occurred_at`, both
+    included. `before`: the time and id of the row to go on after.
+    """
+
+    table: str
+    equal: Mapping[str, str] = field(default_factory=dict[str, str])
+    since: datetime | None = None
+    until: datetime | None = None
+    before: tuple[datetime, str] | None = None
+    offset: int = 0
+    limit: int
+
+
+_LISTED: Final[Mapping[str, tuple[LiteralString, LiteralString]]] = {
+    "attribute": (" FROM attribute WHERE" + _LIVE, "known_at"),
+    "relates_to": (" FROM relates_to WHERE" + _LIVE, "known_at"),
+    "action": (" FROM action WHERE" + _LIVE, "recorded_at"),
+}
+"""How each table is listed: by the time a fact became known, by the time an action was written down."""
+
+_COLUMNS: Final[Mapping[str, LiteralString]] = {
+    "entity": " AND entity = $entity",
+    "key": " AND key = $key",
+    "subject": " AND subject = $subject",
+    "object": " AND object = $object",
+    "label": " AND label = $label",
+    "actor": " AND actor = $actor",
+    "verb": " AND verb = $verb",
+}
+
+
+def _listing(wanted: Wanted) -> tuple[LiteralString, LiteralString]:
+    part, order = _LISTED[wanted.table]
+    for column in wanted.equal:
+        part = part + _COLUMNS[column]
+    if wanted.since is not None:
+        part = part + " AND occurred_at >= $since"
+    if wanted.until is not None:
+        part = part + " AND occurred_at != NONE AND occurred_at <= $until"
+    return part, order
+
+
+async def list_live(db: Db, sets: ScopeSets, wanted: Wanted, readable: Collection[str], now: datetime) -> list[Any]:
+    """Live rows in the readable scope sets, newest first; actions in the order they were written down."""
+    part, order = _listing(wanted)
+    if wanted.before is not None:
+        part = part + " AND (" + order + " < $before_at OR (" + order + " = $before_at AND id < $before_id))"
+    script = "SELECT *" + part + " ORDER BY " + order + " DESC, id DESC LIMIT $limit START $offset TIMEOUT 10s;"
+    before_at, before_key = wanted.before or (None, "")
+    found = await db.run(
+        script,
+        timeout_s=_LIST_S,
+        sets=sorted(readable),
+        now=now,
+        since=wanted.since,
+        until=wanted.until,
+        before_at=before_at,
+        before_id=RecordID(wanted.table, before_key),
+        limit=wanted.limit,
+        offset=wanted.offset,
+        **wanted.equal,
+    )
+    return [from_record(row, sets) for row in found[0]]
+
+
+async def count_live(db: Db, wanted: Wanted, readable: Collection[str], now: datetime) -> int:
+    """How many rows the whole list holds, of which `wanted` asks for a part."""
+    part, _ = _listing(wanted)
+    found = await db.run(
+        "SELECT count()" + part + " GROUP ALL TIMEOUT 10s;",
+        timeout_s=_LIST_S,
+        sets=sorted(readable),
+        now=now,
+        since=wanted.since,
+        until=wanted.until,
+        **wanted.equal,
+    )
+    return int(found[0][0]["count"]) if found[0] else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many live facts, outbound relations and actions an entity has, and when the last one became known."""
+
+    count: int
+    last_known_at: datetime
+
+
+async def tallies(
+    db: Db, readable: Collection[str], now: datetime, refs: Sequence[EntityRef] | None = None
+) -> dict[EntityRef, Tally]:
+    """Tallies of `refs`, or of every entity, over the readable scope sets; entities without any are left out."""
+    only = refs is not None
+    script = (
+        "SELECT entity AS ref, count() AS n, time::max(known_at) AS last FROM attribute WHERE"
+        + (" entity IN $refs AND" if only else "")
+        + _LIVE
+        + " GROUP BY ref TIMEOUT 10s;"
+        "SELECT subject AS ref, count() AS n, time::max(known_at) AS last FROM relates_to WHERE"
+        + (" subject IN $refs AND" if only else "")
+        + _LIVE
+        + " GROUP BY ref TIMEOUT 10s;"
+        "SELECT actor AS ref, count() AS n, time::max(known_at) AS last FROM action WHERE"
+        + (" actor IN $refs AND" if only else "")
+        + _LIVE
+        + " GROUP BY ref TIMEOUT 10s;"
+    )
+    parts = await db.run(script, timeout_s=_LIST_S, sets=sorted(readable), now=now, refs=[str(r) for r in refs or ()])
+    summed: dict[EntityRef, Tally] = {}
+    for row in (row for part in parts for row in part):
+        ref = stored_ref(row["ref"])
+        held = summed.get(ref)
+        last = row["last"] if held is None else max(held.last_known_at, row["last"])
+        summed[ref] = Tally(row["n"] + (held.count if held else 0), last)
+    return summed
+
+
+async def sentences(
+    db: Db, readable: Collection[str], now: datetime, refs: Sequence[EntityRef]
+) -> dict[EntityRef, str]:
+    """The sentence of the most important live fact of each entity: the surest, then the newest, of equal ones."""
+    if not refs:
+        return {}
+    (found,) = await db.run(
+        "SELECT entity, summary, importance, confidence, known_at, id FROM attribute WHERE entity IN $refs AND"
+        + _LIVE
+        + " TIMEOUT 10s;",
+        timeout_s=_LIST_S,
+        sets=sorted(readable),
+        now=now,
+        refs=[str(ref) for ref in refs],
+    )
+    best: dict[EntityRef, tuple[tuple[float, float, datetime, str], str]] = {}
+    for row in found:
+        ref = stored_ref(row["entity"])
+        weight = (row["importance"], row["confidence"], row["known_at"], key_of(row["id"]))
+        if ref not in best or weight > best[ref][0]:
+            best[ref] = (weight, row["summary"])
+    return {ref: sentence for ref, (_, sentence) in best.items()}
+
+
+async def between(
+    db: Db,
+    sets: ScopeSets,
+    subjects: Sequence[EntityRef],
+    label: str,
+    objects: Sequence[EntityRef],
+    readable: Collection[str],
+) -> list[Relation]:
+    """Relations of a label from any of `subjects` to any of `objects`, retired ones left out, newest known first."""
+    (found,) = await db.run(
+        "SELECT * FROM relates_to WHERE subject IN $subjects AND label = $label AND object IN $objects"
+        " AND scope_set IN $sets AND forgotten_at = NONE TIMEOUT 5s;",
+        timeout_s=_READ_S,
+        subjects=[str(ref) for ref in subjects],
+        objects=[str(ref) for ref in objects],
+        label=label,
+        sets=sorted(readable),
+    )
+    return newest_first(relation_from_row(row, sets[row["scope_set"]]) for row in found)
+
+
+async def hidden(db: Db, rows: Iterable[Row], readable: Collection[str]) -> frozenset[str]:
+    """What `rows` point at that a reader of those scope sets cannot see, as `table:key`.
+
+    Neighbours in a chain that were retired or are gone count; a turn or session that is gone does not, since the
+    row's origin stays on record without it.
+    """
+    listed = list(rows)
+    versions = {f"attribute:{link}" for row in listed if isinstance(row, Fact) for link in _links(row)}
+    origins = {row.source.ref for row in listed if row.source.ref and row.source.ref.startswith("turn:")}
+    origins |= {f"session:{row.source.session}" for row in listed if row.source.session}
+    if not versions and not origins:
+        return frozenset()
+    seen, foreign = await db.run(
+        "SELECT VALUE id FROM $versions WHERE scope_set IN $sets AND forgotten_at = NONE TIMEOUT 5s;"
+        "SELECT VALUE id FROM $origins WHERE scope_set NOT IN $sets TIMEOUT 5s;",
+        timeout_s=_READ_S,
+        versions=[record_id(ref) for ref in sorted(versions)],
+        origins=[record_id(ref) for ref in sorted(origins)],
+        sets=sorted(readable),
+    )
+    visible = {f"{id_.table_name}:{key_of(id_)}" for id_ in seen}
+    return frozenset(versions - visible) | {f"{id_.table_name}:{key_of(id_)}" for id_ in foreign}
+
+
+def _links(fact: Fact) -> tuple[str, ...]:
+    return tuple(link for link in (fact.supersedes, fact.superseded_by) if link is not None)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, LiteralString
 
 from keeps.core.facts import RowId
 from keeps.core.sessions import Chunk, Session, Turn
@@ -31,6 +33,85 @@ async def list_sessions(db: Db, sets: ScopeSets, readable: Collection[str]) -> l
     return sorted(sessions, key=lambda s: (s.created_at, s.id), reverse=True)
 
 
+async def page_of_sessions(
+    db: Db,
+    sets: ScopeSets,
+    readable: Collection[str],
+    *,
+    before: tuple[datetime, str] | None = None,
+    offset: int = 0,
+    limit: int,
+) -> list[Session]:
+    """Sessions in the readable scope sets, newest first, those before the time and id given."""
+    further: LiteralString = (
+        "" if before is None else " AND (created_at < $before_at OR (created_at = $before_at AND id < $before_id))"
+    )
+    before_at, before_key = before or (None, "")
+    (found,) = await db.run(
+        "SELECT * FROM session WHERE scope_set IN $sets"
+        + further
+        + " ORDER BY created_at DESC, id DESC LIMIT $limit START $offset TIMEOUT 10s;",
+        timeout_s=15.0,
+        sets=sorted(readable),
+        before_at=before_at,
+        before_id=RecordID("session", before_key),
+        limit=limit,
+        offset=offset,
+    )
+    return [session_from_row(row, sets[row["scope_set"]]) for row in found]
+
+
+async def count_sessions(db: Db, readable: Collection[str]) -> int:
+    """How many sessions lie in the readable scope sets."""
+    (found,) = await db.run(
+        "SELECT count() FROM session WHERE scope_set IN $sets GROUP ALL TIMEOUT 10s;",
+        timeout_s=15.0,
+        sets=sorted(readable),
+    )
+    return int(found[0]["count"]) if found else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """How many active turns of a session a reader sees, and when the last one was said."""
+
+    count: int = 0
+    last_at: datetime | None = None
+
+
+async def spoken(db: Db, sessions: Sequence[str], readable: Collection[str]) -> dict[str, Spoken]:
+    """What a reader of the scope sets sees of each session's turns; sessions without any are left out."""
+    if not sessions:
+        return {}
+    (found,) = await db.run(
+        "SELECT session, count() AS n, time::max(known_at) AS last FROM turn WHERE session IN $sessions"
+        " AND scope_set IN $sets AND forgotten_at = NONE GROUP BY session TIMEOUT 10s;",
+        timeout_s=15.0,
+        sessions=list(sessions),
+        sets=sorted(readable),
+    )
+    return {row["session"]: Spoken(row["n"], row["last"]) for row in found}
+
+
+async def last_turns(db: Db, sets: ScopeSets, session: str, readable: Collection[str], limit: int) -> list[Turn]:
+    """The last active turns of a session, at most `limit`, oldest first."""
+    (found,) = await db.run(
+        "SELECT * FROM turn WHERE session = $session_id AND scope_set IN $sets AND forgotten_at = NONE"
+        " ORDER BY seq DESC LIMIT $limit TIMEOUT 5s;",
+        timeout_s=_READ_S,
+        session_id=session,
+        sets=sorted(readable),
+        limit=limit,
+    )
+    return [turn_from_row(row, sets[row["scope_set"]]) for row in reversed(found)]
+
+
+async def find_chunk(db: Db, chunk: str) -> tuple[str, Chunk] | None:
+    """A passage and the bare id of its turn; whoever may see the turn decides elsewhere."""
+    (row,) = await db.run("SELECT * FROM ONLY $id TIMEOUT 2s;", id=RecordID("memory_chunk", chunk))
+    return (row["turn"], chunk_from_row(row)) if row else None
+
+
 async def turns_by_id(db: Db, sets: ScopeSets, ids: Sequence[str], readable: Collection[str]) -> dict[str, Turn]:
     """Turns by bare id, those alone that lie in the readable scope sets."""
     if not ids:
@@ -46,18 +127,27 @@ async def turns_by_id(db: Db, sets: ScopeSets, ids: Sequence[str], readable: Col
 
 
 async def turns_of(
-    db: Db, sets: ScopeSets, session: str, readable: Collection[str], *, after: int = -1, limit: int = 500
+    db: Db,
+    sets: ScopeSets,
+    session: str,
+    readable: Collection[str],
+    *,
+    after: int = -1,
+    offset: int = 0,
+    limit: int = 500,
 ) -> list[Turn]:
     """Active turns of a session with a number above `after`, oldest first, at most `limit`."""
     found = await db.run(
-        "SELECT * FROM turn WHERE session = $session_id AND seq > $after AND forgotten_at = NONE"
-        " ORDER BY seq LIMIT $limit TIMEOUT 5s;",
+        "SELECT * FROM turn WHERE session = $session_id AND seq > $after AND scope_set IN $sets"
+        " AND forgotten_at = NONE ORDER BY seq LIMIT $limit START $offset TIMEOUT 5s;",
         timeout_s=_READ_S,
         session_id=session,
         after=after,
+        sets=sorted(readable),
         limit=limit,
+        offset=offset,
     )
-    return [turn_from_row(row, sets[row["scope_set"]]) for row in found[0] if row["scope_set"] in readable]
+    return [turn_from_row(row, sets[row["scope_set"]]) for row in found[0]]
 
 
 async def turns_at(db: Db, sets: ScopeSets, session: str, places: Sequence[int]) -> list[Turn]:
