@@ -55,7 +55,8 @@ async def relate(rt: Runtime, context: Context, target: str, *, scope: object = 
         [
             {
                 "entity": {"type": "person", "name": "Mara"},
-                "relation": {"label": "works_at", "target": {"type": "organisation", "name": target}},
+                "key": "works_at",
+                "target": {"type": "organisation", "name": target},
             }
         ],
         anchor=rt.clock(),
@@ -191,7 +192,9 @@ class TestChoosing:
 
     async def test_unknown_and_malformed_ids_name_nothing(self, rt: Runtime, context: Context) -> None:
         await state(rt, context, ("role", "pilot"))
-        gone = await drop(rt, context, ids=("attribute:nope", "turn:" + "a" * 20, "principal:" + "a" * 20, "", "entity:"))
+        gone = await drop(
+            rt, context, ids=("attribute:nope", "turn:" + "a" * 20, "principal:" + "a" * 20, "", "entity:")
+        )
         assert gone.rows == 0
 
     async def test_at_most_twenty_by_words_and_no_limit_by_id(self, rt: Runtime, context: Context) -> None:
@@ -249,10 +252,14 @@ class TestWhose:
         gone = await drop(rt, context, "Mara", who=caller("user/al"), purge=True)
         assert gone.memories == 2
         assert gone.released == gone.rows
-        al, bo = (context.sets.readable(caller(f"user/{who}").region(verb)) for who, verb in (("al", READ), ("bo", READ)))
+        al, bo = (
+            context.sets.readable(caller(f"user/{who}").region(verb)) for who, verb in (("al", READ), ("bo", READ))
+        )
         assert await store_facts.of_entity(context.db, context.sets, MARA, al) == []
         assert [f.value for f in await store_facts.of_entity(context.db, context.sets, MARA, bo)] == ["pilot"]
-        assert [r.object.name for r in await store_facts.relations_of(context.db, context.sets, [MARA], bo)] == ["north port"]
+        assert [r.object.name for r in await store_facts.relations_of(context.db, context.sets, [MARA], bo)] == [
+            "north port"
+        ]
         assert [hit.ref for hit in await context.finder.find("pilot", bo)] == [fact_ref(done)]
         assert await context.finder.find("pilot", al) == []
         assert await context.finder.names_in("mara", al) == []
@@ -436,8 +443,7 @@ class TestScope:
         assert await context.finder.find("saffron pilot", al) == []
         for table in ("attribute", "turn", "session", "relates_to", "follows", "chain"):
             assert {r["scope_set"] for r in await rows_in(context, table)} <= bo, table
-        live = [r for r in await rows_in(context, "entity")]
-        assert {r["scope_set"] for r in live} <= bo
+        assert {r["scope_set"] for r in await rows_in(context, "entity")} <= bo
         await say(rt, context, "We go on", scope=None, session=first.session)
 
     async def test_it_takes_the_verb_over_the_whole_subtree(self, rt: Runtime, context: Context) -> None:

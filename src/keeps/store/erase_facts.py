@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, LiteralString
 
 from keeps.core.erasure import Fate, Gone, Order, Presence
-from keeps.core.facts import Fact, Pillar, Row, Status
+from keeps.core.facts import Fact, Pillar, Row, RowId, Status
 from keeps.core.scopes import Scope
 from keeps.core.supersession import close
 from keeps.store import facts as store_facts
 from keeps.store.db import RecordID
 from keeps.store.erasing import Work, read
 from keeps.store.rows import ENTITY, Record, chain_record, entity_id, key_of, stored_ref
+
+_ID_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 async def plan(work: Work) -> None:
@@ -72,17 +75,35 @@ def _retire(work: Work, row: Record) -> None:
 
 
 def _insert_moved_relations(work: Work) -> None:
-    """An edge names the entities of its own scope set, so a moved one is deleted and inserted under its own id."""
-    for ref, fate in work.fates.items():
+    """An edge names the entities of its own scope set and cannot be turned to others, so a moved one is deleted and
+    inserted anew. The engine makes no row twice in one transaction: the new id is drawn from the old one and the
+    scope set, so that a replay comes to the same."""
+    for ref, fate in list(work.fates.items()):
         row = work.records[ref]
         if not isinstance(fate, Scope) or row["id"].table_name != "relates_to":
             continue
-        ends = {
+        moved = work.patched(row) | {
+            "id": RecordID("relates_to", moved_id(key_of(row["id"]), fate.id)),
             "in": entity_id(stored_ref(row["subject"]), fate),
             "out": entity_id(stored_ref(row["object"]), fate),
         }
-        work.batch.relations.append(work.patched(row) | ends)
+        work.batch.relations.append(moved)
         work.replace(row["id"])
+        work.batch.touch(moved["id"])
+        known = work.plan.rows[ref]
+        if known is not None:
+            work.plan.rows[ref] = None
+            work.plan.rows[f"relates_to:{key_of(moved['id'])}"] = replace(known, id=RowId(key_of(moved["id"])))
+
+
+def moved_id(key: str, scope_set: str) -> str:
+    """The id of an edge after it moved: 20 characters of a-z and 0-9."""
+    number = int.from_bytes(hashlib.sha256(f"{key} {scope_set}".encode()).digest())
+    letters = ""
+    for _ in range(20):
+        number, place = divmod(number, len(_ID_LETTERS))
+        letters += _ID_LETTERS[place]
+    return letters
 
 
 class _Chains:

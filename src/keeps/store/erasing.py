@@ -90,7 +90,7 @@ class Work:
         self._deletes[str(record_id)] = record_id
 
     def replace(self, record_id: RecordID) -> None:
-        """Delete a row that the batch inserts again under its own id."""
+        """Delete a row whose content the batch inserts again; it does not count as a purge."""
         self._replaced[str(record_id)] = record_id
 
     def guard(self, row: Record) -> None:
