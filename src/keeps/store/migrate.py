@@ -11,6 +11,8 @@ from typing import Final, Literal, LiteralString, cast
 from keeps.core.errors import StoreRefused
 from keeps.store.db import Db
 
+Kind = Literal["control", "context"]
+
 MIGRATION_TIMEOUT_S: Final = 600.0
 
 _FILE: Final = re.compile(r"(\d{4})_[a-z0-9_]+\.surql")
@@ -46,14 +48,19 @@ def migrations(folder: Traversable) -> list[Migration]:
     return found
 
 
-async def migrate(db: Db, kind: Literal["control", "context"], *, folder: Traversable | None = None) -> int:
-    """The schema's version after applying what was missing. Each step and its number are one transaction, so
-    an interrupted one is simply run again.
+def known_version(kind: Kind) -> int:
+    """The newest schema this version knows."""
+    return len(_steps(kind, None))
+
+
+async def migrate(db: Db, kind: Kind, *, folder: Traversable | None = None, upto: int | None = None) -> int:
+    """The schema's version after applying what was missing, up to number `upto` when that is given. Each step
+    and its number are one transaction, so an interrupted one is simply run again.
 
     Raises:
         StoreRefused: the data was written by a newer version.
     """
-    steps = migrations(folder or files("keeps.store") / "schema" / kind)
+    steps = _steps(kind, folder)
     version = await schema_version(db)
     if version > len(steps):
         raise StoreRefused(
@@ -61,11 +68,16 @@ async def migrate(db: Db, kind: Literal["control", "context"], *, folder: Traver
             "Install the newer version again, or restore a backup that this one made: `keeps restore --data DIR "
             "FILE`."
         )
-    for step in steps[version:]:
+    wanted = len(steps) if upto is None else upto
+    for step in steps[version:wanted]:
         # A step comes from our own package, never from a user, so it may stand where a literal is asked for.
         script = cast(LiteralString, f"BEGIN;\n{step.text}\n;UPSERT meta:schema SET version = $number;\nCOMMIT;")
         await db.run(script, timeout_s=MIGRATION_TIMEOUT_S, number=step.number)
-    return len(steps)
+    return max(version, min(wanted, len(steps)))
+
+
+def _steps(kind: Kind, folder: Traversable | None) -> list[Migration]:
+    return migrations(folder or files("keeps.store") / "schema" / kind)
 
 
 async def schema_version(db: Db) -> int:
