@@ -15,13 +15,19 @@ VERB_KEYS: Final = frozenset(
 """Keys that read as a verb after a name: "Mara likes rye bread."."""
 
 
+NOTE_PREFIX: Final = "note_"
+"""Keys of notes: what a person saves in their own words, one key a note."""
+
+
 def words_of(key: str) -> str:
     """A key or label as plain words."""
     return key.replace("_", " ")
 
 
 def of_fact(name: str, key: str, value: str) -> str:
-    """The sentence of one fact: `Mara's role is harbour pilot.`"""
+    """The sentence of one fact: `Mara's role is harbour pilot.` A note is its own sentence."""
+    if key.startswith(NOTE_PREFIX):
+        return value
     if key in VERB_KEYS:
         return f"{name} {words_of(key)} {_ended(value)}"
     return f"{_possessive(name)} {words_of(key)} is {_ended(value)}"
