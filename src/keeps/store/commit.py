@@ -81,7 +81,7 @@ _PARTS: Final[tuple[tuple[str, LiteralString], ...]] = (
         " IF ((SELECT VALUE rev FROM ONLY $c.id) ?? 0) != $c.expected { THROW 'stale-head' };"
         " UPSERT $c.id CONTENT $c.set RETURN NONE };",
     ),
-    # The engine refuses to make a row it deleted in the same transaction: no id may stand here and in an insert.
+    # In memory the engine makes no row that it deleted in the same transaction: no id may stand here and in an insert.
     ("deletes", "DELETE $deletes RETURN NONE;"),
     ("scopes", "INSERT IGNORE INTO scope $scopes RETURN NONE;"),
     ("scope_sets", "INSERT IGNORE INTO scope_set $scope_sets RETURN NONE;"),

@@ -76,7 +76,7 @@ def _retire(work: Work, row: Record) -> None:
 
 def _insert_moved_relations(work: Work) -> None:
     """An edge names the entities of its own scope set and cannot be turned to others, so a moved one is deleted and
-    inserted anew. The engine makes no row twice in one transaction: the new id is drawn from the old one and the
+    inserted anew. In memory the engine makes no row twice in one transaction: the new id is drawn from the old one and the
     scope set, so that a replay comes to the same."""
     for ref, fate in list(work.fates.items()):
         row = work.records[ref]
