@@ -142,7 +142,7 @@ async def reissue(rt: Runtime, context_id: str) -> Reissued:
     now = rt.clock()
     batch = Batch(at=now)
     for key in await store_keys.list_all(context.db):
-        batch.deletes += [store_keys.record_id(key.id), RecordID("key_usage", key.id)]
+        batch.deletes += [store_keys.record_id(key.id), store_keys.usage_id(key.id)]
     held = {stored.principal.id for stored in await store_principals.list_all(context.db)}
     minted = {of: access.mint(rt, context_id, context.uid) for of in (OWNER, AGENT) if of in held}
     for of, key in minted.items():

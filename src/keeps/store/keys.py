@@ -84,6 +84,11 @@ def from_row(row: Record) -> ApiKey:
     )
 
 
+def usage_id(key_id: KeyId) -> RecordID:
+    """The row that holds when a key was last used."""
+    return RecordID("key_usage", key_id)
+
+
 async def find(db: Db, key_id: KeyId) -> ApiKey | None:
     """The key; `None` when there is none of that id."""
     row = (await db.run("SELECT * FROM ONLY $id TIMEOUT 2s;", id=record_id(key_id)))[0]
@@ -110,7 +115,7 @@ async def list_of(db: Db, principal_id: PrincipalId) -> list[ApiKey]:
 
 async def last_uses(db: Db, key_ids: list[KeyId]) -> dict[KeyId, datetime]:
     """When each key was last used; keys never used are missing. Up to a minute behind."""
-    ids = [RecordID("key_usage", key_id) for key_id in key_ids]
+    ids = [usage_id(key_id) for key_id in key_ids]
     rows = (await db.run("SELECT * FROM $ids TIMEOUT 5s;", ids=ids))[0]
     return {KeyId(key_of(row["id"])): row["used_at"] for row in rows}
 
@@ -214,6 +219,10 @@ class KnownCallers:
         """Note a use, in memory only."""
         self._used[key_id] = at
 
+    def last_used(self, key_id: KeyId) -> datetime | None:
+        """When the key was last used in this process; `None` when that is not known."""
+        return self._used.get(key_id) or self._noted.get(key_id)
+
     async def note_uses(self, db: Db) -> int:
         """Write down the latest use of each key, at most one a minute a key; how many were written.
 
@@ -226,9 +235,7 @@ class KnownCallers:
         }
         if not due:
             return 0
-        rows: list[dict[str, Any]] = [
-            {"id": RecordID("key_usage", key_id), "used_at": at} for key_id, at in due.items()
-        ]
+        rows: list[dict[str, Any]] = [{"id": usage_id(key_id), "used_at": at} for key_id, at in due.items()]
         await db.run(
             "INSERT INTO key_usage $rows ON DUPLICATE KEY UPDATE used_at = $input.used_at RETURN NONE;", rows=rows
         )

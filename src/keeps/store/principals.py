@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from keeps.core.access import Grants, Principal, PrincipalId, PrincipalKind, Verb, grants_to_wire, parse_grants
 from keeps.core.scopes import Pattern, ScopePath, parse_pattern
+from keeps.core.text import fold
 from keeps.store.commit import Batch
 from keeps.store.db import Db, RecordID
 from keeps.store.rows import Record, key_of
@@ -55,6 +56,7 @@ def to_row(stored: StoredPrincipal) -> Record:
     return {
         "kind": str(principal.kind),
         "display_name": principal.display_name,
+        "name_fold": fold(principal.display_name),
         "external_id": principal.external_id,
         "home": principal.home,
         "trusted_writer": principal.trusted_writer,

@@ -1,0 +1,47 @@
+"""What a long-running process does now and then: note when keys were used, drop what is over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from keeps.core.errors import KeepsError
+from keeps.services import access, keys, replies
+from keeps.services.runtime import Runtime
+
+EVERY_S: Final = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+async def keep_up(rt: Runtime) -> None:
+    """Do it once, in every open context. A record that cannot answer now is asked again next time."""
+    await access.flush_usage(rt)
+    for context in list(rt.contexts.values()):
+        try:
+            await replies.prune(rt, context)
+            await keys.prune(rt, context)
+        except KeepsError as error:
+            _log.warning("upkeep of %s put off: %s", context.id, error.message)
+
+
+@asynccontextmanager
+async def kept_up(rt: Runtime, *, every_s: float = EVERY_S) -> AsyncGenerator[None]:
+    """Do it every minute while the block runs, and note the last uses when it ends."""
+
+    async def go_on() -> None:
+        while True:
+            await asyncio.sleep(every_s)
+            await keep_up(rt)
+
+    task = asyncio.create_task(go_on())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await access.flush_usage(rt)
