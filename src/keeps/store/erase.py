@@ -37,12 +37,13 @@ async def plan(db: Db, sets: ScopeSets, order: Order, now: datetime) -> Plan:
     work = Work(db, sets, order, now)
     work.records = await store_facts.records(db, list(order.rows))
     await erase_facts.plan(work)
+    await _proposals(work)
     await _turns(work)
     await _windows(work)
     _sessions(work)
     await erase_facts.settle_presences(work)
-    await _uncertainties(work)
     await _proposals(work)
+    await _uncertainties(work)
     await _source_clauses(work)
     await _replies_and_jobs(work)
     await _names(work)
@@ -107,8 +108,8 @@ async def _rendered(work: Work) -> None:
     for ref, fate in work.fates.items():
         row = work.records[ref]
         source = row.get("source_ref") or ""
-        if isinstance(fate, Gone) and row["id"].table_name in store_facts.FACT_TABLES and source.startswith("turn:"):
-            told[source].append((told_by(store_facts.from_record(row, work.sets)), fate))
+        if isinstance(fate, Gone) and source.startswith("turn:") and (words := _words_of(work, row)):
+            told[source].append((words, fate))
     for ref, row in (await store_facts.records(work.db, list(told))).items():
         turn = turn_from_row(row, work.sets[row["scope_set"]])
         work.records[ref] = row
@@ -130,6 +131,15 @@ async def _rendered(work: Work) -> None:
         gone = Gone.PURGE if any(gone is Gone.PURGE for _, gone in told[ref]) else Gone.RETIRE
         work.decide(ref, row, gone)
         _turn_goes(work, turn, gone)
+
+
+def _words_of(work: Work, row: Record) -> str | None:
+    """The words that tell of a fact, or of one that waits as a proposal; None for other rows."""
+    if row["id"].table_name == "proposal":
+        return row["row"].get("value") or row["row"]["summary"]
+    if row["id"].table_name in store_facts.FACT_TABLES:
+        return told_by(store_facts.from_record(row, work.sets))
+    return None
 
 
 async def _windows(work: Work) -> None:
@@ -191,18 +201,17 @@ async def _uncertainties(work: Work) -> None:
         if row is not None and row["id"].table_name == "uncertainty":
             _doubt(work, row, [fate])
     trimmed = _trimmed(work)
-    words = [
-        told_by(store_facts.from_record(work.records[ref], work.sets))
-        for ref, fate in work.fates.items()
-        if fate is Gone.PURGE and ref.partition(":")[0] in store_facts.FACT_TABLES
-    ]
-    refs = [*work.fates, *trimmed]
+    gone = (work.records[ref] for ref, fate in work.fates.items() if fate is Gone.PURGE)
+    words = [words for row in gone if (words := _words_of(work, row))]
+    # A doubt names a proposal as the row it would become.
+    named = {ref.replace("proposal:", "attribute:"): fate for ref, fate in work.fates.items()}
+    refs = [*named, *trimmed]
     for row in await read(
         work.db,
         "SELECT * FROM uncertainty WHERE contenders CONTAINSANY $ids OR source_ref IN $ids TIMEOUT 30s;",
         refs,
     ):
-        fates = [work.fates[ref] for ref in row["contenders"] if ref in work.fates]
+        fates = [named[ref] for ref in row["contenders"] if ref in named]
         source = work.fates.get(row.get("source_ref") or "")
         if isinstance(source, Gone):
             fates.append(source)
@@ -245,7 +254,8 @@ async def _proposals(work: Work) -> None:
         if row is not None and row["id"].table_name == "proposal" and fates.get(ref) is not Gone.PURGE:
             fates[ref], rows[ref] = fate, row
     for ref, fate in fates.items():
-        _proposal(work, ref, rows[ref], fate)
+        if ref not in work.fates:
+            _proposal(work, ref, rows[ref], fate)
 
 
 def _proposal(work: Work, ref: str, row: Record, fate: Gone | Scope) -> None:

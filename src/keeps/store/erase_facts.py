@@ -76,8 +76,8 @@ def _retire(work: Work, row: Record) -> None:
 
 def _insert_moved_relations(work: Work) -> None:
     """An edge names the entities of its own scope set and cannot be turned to others, so a moved one is deleted and
-    inserted anew. In memory the engine makes no row twice in one transaction: the new id is drawn from the old one and the
-    scope set, so that a replay comes to the same."""
+    inserted anew. In memory the engine makes no row twice in one transaction: the new id is drawn from the old one
+    and the scope set, so that a replay comes to the same."""
     for ref, fate in list(work.fates.items()):
         row = work.records[ref]
         if not isinstance(fate, Scope) or row["id"].table_name != "relates_to":
