@@ -7,7 +7,7 @@ import os
 import secrets
 import time
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -22,7 +22,7 @@ from keeps.config import DEFAULT_HOST, Config
 from keeps.core.errors import NotFound, StoreRefused, Unavailable
 from keeps.http.app import create_app
 from keeps.http.listen import listening
-from keeps.services import access, contexts
+from keeps.services import contexts, upkeep
 from keeps.services.contexts import Bootstrapped
 from keeps.services.runtime import Runtime, open_runtime
 from keeps.store import secrets as store_secrets
@@ -32,8 +32,6 @@ DEFAULT_FOLDER: Final = Path("memory")
 DEFAULT_CONTEXT: Final = "default"
 PATIENCE_S: Final = 15.0
 """How long to wait for a process that begins or ends to own a folder, seconds."""
-
-HOUSEKEEPING_S: Final = 60.0
 
 _PAUSE_S: Final = 0.05
 _IN_PROCESS: Final = "http://127.0.0.1"
@@ -63,7 +61,7 @@ async def owning(
         async with AsyncExitStack() as held:
             rt = await held.enter_async_context(open_runtime(config))
             minted = None if await contexts.list_all(rt) else await contexts.bootstrap(rt, context)
-            await held.enter_async_context(_housekeeping(rt))
+            await held.enter_async_context(upkeep.kept_up(rt))
             app = create_app(rt, host=host)
             endpoint = await held.enter_async_context(listening(app, host=host, port=port))
             lock.publish(
@@ -76,25 +74,6 @@ async def owning(
                 )
             )
             yield Owned(rt=rt, app=app, endpoint=endpoint, minted=minted)
-
-
-@asynccontextmanager
-async def _housekeeping(rt: Runtime) -> AsyncGenerator[None]:
-    """What an owner writes down from time to time, and once at the end."""
-
-    async def forever() -> None:
-        while True:
-            await asyncio.sleep(HOUSEKEEPING_S)
-            await access.flush_usage(rt)
-
-    task = asyncio.create_task(forever(), name="keeps-housekeeping")
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-        await access.flush_usage(rt)
 
 
 class Memory(Client):

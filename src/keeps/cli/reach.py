@@ -138,6 +138,11 @@ def console() -> Console:
     return Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
+def errors() -> Console:
+    """Stderr for people: progress and questions."""
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+
 def show_json(value: object) -> None:
     """Print one JSON value on stdout."""
     print(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))

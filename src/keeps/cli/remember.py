@@ -13,12 +13,12 @@ from rich.console import Console
 from keeps.cli.reach import Reach, Reaching, said
 from keeps.client import Client
 from keeps.core.entities import EntityType, normalise_type, parse_ref
+from keeps.core.summaries import NOTE_PREFIX
 from keeps.wire.facts import FactsOut
 
 app = typer.Typer()
 
 _NOTE_ID_BYTES: Final = 6
-_TYPES: Final = frozenset(EntityType)
 
 
 @app.command(cls=Reaching)
@@ -67,7 +67,7 @@ async def note_of(memory: Client, text: str) -> dict[str, object]:
     """A note as a fact of whoever the key belongs to, under a key of its own."""
     me = await memory.whoami()
     entity = {"type": "person" if me.kind == "human" else "agent", "name": me.display_name}
-    return {"entity": entity, "key": f"note_{secrets.token_hex(_NOTE_ID_BYTES)}", "value": text}
+    return {"entity": entity, "key": f"{NOTE_PREFIX}{secrets.token_hex(_NOTE_ID_BYTES)}", "value": text}
 
 
 def fact_of(who: str, key: str, value: str) -> dict[str, object]:

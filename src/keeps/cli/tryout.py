@@ -1,0 +1,168 @@
+"""`keeps try`: the main job from beginning to end, in a folder that is thrown away afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+import typer
+from rich.console import Console
+from rich.rule import Rule
+
+from keeps.cli.conversations import Aim, import_talks
+from keeps.cli.look import tell_facts
+from keeps.cli.reach import console, said
+from keeps.cli.recall import tell_hits
+from keeps.cli.remember import note_of
+from keeps.cli.transcripts import read_talks
+from keeps.core.errors import NotFound
+from keeps.memory import Memory
+
+app = typer.Typer()
+
+QUESTIONS: Final = (
+    "Who gave Sill four stitches in his paw?",
+    "How long is the Aurelia Dawn, the longest ship?",
+    "Where did Néstor Ibáñez come from?",
+)
+MARA: Final = {"type": "person", "name": "Mara"}
+HOMES: Final = (
+    ("2026-03-02T09:05:51Z", "Tollgatan 14 in Kråkvik", "I rent a flat on the third floor at Tollgatan 14 in Kråkvik"),
+    ("2026-06-21T10:05:26Z", "Lotsbacken 7 in Almenäs", "I have you at Lotsbacken 7 in Almenäs from now on"),
+)
+IN_MAY: Final = "2026-05-15T00:00:00Z"
+SECRET: Final = "The spare key hangs under the gannetbox by the slipway"
+SECRET_WORD: Final = "gannetbox"
+
+_NEXT: Final = """\
+Next:
+  keeps serve                                  answer over HTTP, at http://127.0.0.1:9090/docs
+  keeps import conversation FILE               bring in a conversation of your own
+  keeps remember "I take my coffee black"      save a note
+  keeps recall "coffee"                        ask
+  keeps --help                                 everything else
+From Python:
+  from keeps import Memory
+  async with Memory.open("./memory") as memory:
+      await memory.remember("I take my coffee black")
+      found = await memory.recall("coffee")"""
+
+
+@app.command("try")
+def tryout() -> None:
+    """Show everything once: import, ask, correct, look back, forget. Touches no memory of yours."""
+    asyncio.run(run(console()))
+
+
+async def run(out: Console) -> None:
+    """The whole show, printed on `out`. Raises: AssertionError when the memory does not do what is shown."""
+    began = time.monotonic()
+    async with _fresh_memory() as (memory, folder):
+        await _import(out, memory)
+        await _ask(out, memory)
+        await _correct(out, memory)
+        await _look_back(out, memory)
+        await _forget(out, memory, folder)
+    out.print(Rule(style="dim"))
+    out.print(f"Done in {time.monotonic() - began:.0f} s. The folder is gone again.\n")
+    out.print(_NEXT)
+
+
+@asynccontextmanager
+async def _fresh_memory() -> AsyncGenerator[tuple[Memory, Path]]:
+    with tempfile.TemporaryDirectory(prefix="keeps-try-") as place:
+        folder = Path(place) / "memory"
+        async with Memory.open(folder, saved_key="owner") as memory:
+            yield memory, folder
+
+
+def _step(out: Console, number: int, title: str) -> None:
+    out.print()
+    out.print(Rule(f"{number}. {title}", align="left", style="dim"))
+
+
+async def _import(out: Console, memory: Memory) -> None:
+    _step(out, 1, "Import a conversation")
+    with resources.as_file(resources.files("keeps.cli") / "data" / "conversation.jsonl") as file:
+        talks = read_talks(file)
+    done = await import_talks(memory, talks, Aim())
+    again = await import_talks(memory, talks, Aim())
+    out.print("Mara, a harbour pilot who learns to bake, and her assistant Keel. Both are made up.")
+    out.print(f"Imported {done.turns} turns in {done.sessions} sessions into an empty folder.")
+    out.print(f"Imported the same file again: {again.turns} new, {again.already} were there already.")
+
+
+async def _ask(out: Console, memory: Memory) -> None:
+    _step(out, 2, "Ask it")
+    for question in QUESTIONS:
+        out.print(said(f"? {question}", "bold"))
+        tell_hits(out, await memory.recall(question, k=1))
+
+
+async def _correct(out: Console, memory: Memory) -> None:
+    _step(out, 3, "Write a fact, then correct it")
+    for at, home, words in HOMES:
+        triple = {"entity": MARA, "key": "lives_at", "value": home, "source_clause": words}
+        done = await memory.remember(triples=[triple], observed_at=at)
+        assert done.extraction is not None
+        out.print(said(f"On {at[:10]}: Mara lives at {home}"))
+        for change in done.extraction.corrections:
+            out.print(said(f"    which corrects: {change.old_value}", "dim"))
+
+
+async def _look_back(out: Console, memory: Memory) -> None:
+    _step(out, 4, "Look back")
+    question = "Where does Mara live?"
+    out.print(said(f"? {question}", "bold"))
+    tell_hits(out, await memory.recall(question, k=1, include=["facts"]))
+    out.print(said(f"? {question} (as of {IN_MAY[:10]})", "bold"))
+    tell_hits(out, await memory.recall(question, k=1, include=["facts"], as_of=IN_MAY))
+    out.print("Every value it had, newest first, and what each rests on:")
+    history = (await memory.history("person/mara", "lives_at")).history
+    tell_facts(out, history)
+    for fact in reversed(history):
+        assert fact.source is not None
+        assert fact.source.ref is not None
+        turn = (await memory.inspect(fact.source.ref)).turn
+        assert turn is not None
+        out.print(said(f"    {fact.source.ref}, {turn.created_at:%Y-%m-%d}: {turn.content}", "dim"))
+
+
+async def _forget(out: Console, memory: Memory, folder: Path) -> None:
+    _step(out, 5, "Forget something for good")
+    note = await memory.remember(triples=[await note_of(memory, SECRET)], kind="note")
+    assert note.extraction is not None
+    (saved,) = note.extraction.attributes
+    ref = f"attribute:{saved.entity_id.removeprefix('entity:')}/{saved.key}"
+    out.print(said(f"Saved a note: {SECRET}."))
+    out.print(
+        f"    {await _found(memory)} hits, and the word stands in {_files_with(folder, SECRET_WORD)} index files."
+    )
+    done = await memory.forget(SECRET, purge=True)
+    out.print(f"Purged it: {done.deleted} rows erased.")
+    try:
+        await memory.inspect(ref)
+        raise AssertionError(f"{ref} is still there")
+    except NotFound:
+        gone = "not found"
+    out.print(
+        f"    {await _found(memory)} hits, and the word stands in {_files_with(folder, SECRET_WORD)} index files."
+    )
+    out.print(f"    Looked up by its reference: {gone}.")
+
+
+async def _found(memory: Memory) -> int:
+    return len((await memory.recall(SECRET_WORD)).hits)
+
+
+def _files_with(folder: Path, word: str) -> int:
+    """How many files of the search index hold the word's bytes, in any case."""
+    needle = word.casefold().encode()
+    files = [file for finder in folder.glob("*/finder") for file in finder.rglob("*") if file.is_file()]
+    return sum(needle in file.read_bytes().lower() for file in files)
