@@ -20,8 +20,8 @@ from keeps.core.triples import Triple
 from keeps.services.index import Changes, entries_of
 from keeps.services.reconcile import Extraction, Incoming, Reconciliation
 from keeps.services.runtime import MAX_REPLANS, Context, Runtime, Thread, new_id
+from keeps.services.scopes import first_use
 from keeps.store import rows as store_rows
-from keeps.store import scopes as store_scopes
 from keeps.store import sessions as store_sessions
 from keeps.store.commit import Batch
 from keeps.store.db import RecordID
@@ -160,7 +160,7 @@ class _Write:
             done.extraction = await self._reconcile(session, scope, done.turns[0])
         elif self._request.infer is Infer.FULL:
             done.extraction = Extraction()
-        self._register(session.scope, scope)
+        first_use(self._rt, self._context, self._batch, session.scope, scope)
         if is_new:
             self._batch.sessions.append(store_rows.session_to_row(session))
             self._batch.rows.append(f"session:{session.id}")
@@ -297,23 +297,6 @@ class _Write:
         if self._caller.kind is PrincipalKind.HUMAN and self._caller.target is None:
             return Origin.USER_SAVED
         return Origin.APP_WRITTEN if self._caller.principal.trusted_writer else Origin.AUTO_ACCEPTED
-
-    def _register(self, *scopes: Scope) -> None:
-        """Scope sets and nodes this write is the first to use."""
-        context, nodes = self._context, frozenset[Any]().union(*(scope.nodes() for scope in scopes))
-        self._batch.scope_sets += [
-            store_scopes.scope_set_row(scope, self._now)
-            for scope in {scope.id: scope for scope in scopes}.values()
-            if scope.id not in context.sets
-        ]
-        fresh = [node for node in nodes if node not in context.nodes]
-        if not fresh:
-            return
-        if not self._rt.config.auto_register_scopes:
-            store_scopes.refuse_unregistered(fresh, frozenset(context.nodes))
-        self._batch.scopes += [
-            row for row in store_scopes.node_rows(fresh, self._now) if row["id"].id not in context.nodes
-        ]
 
     def _reply(self, done: Remembered) -> None:
         """Keep the reply in the same commit, with the rows it tells of."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 from keeps.core.access import Caller, Region, Verb
 from keeps.core.errors import Forbidden, NotFound, Unavailable
 from keeps.core.pages import Page, PageRequest, page_of
-from keeps.core.scopes import ROOT, ScopePath, wire_path
+from keeps.core.scopes import ROOT, Scope, ScopePath, wire_path
 from keeps.core.text import clean, clean_name
 from keeps.services.runtime import Context, Runtime
 from keeps.store import scopes as store_scopes
@@ -17,6 +17,24 @@ from keeps.store.db import RecordID
 from keeps.store.scopes import ScopeNode
 
 MAX_DESCRIPTION_CHARS: Final = 2000
+
+
+def first_use(rt: Runtime, context: Context, batch: Batch, *scopes: Scope) -> None:
+    """Add to a write the scope sets and nodes it is the first to use.
+
+    Raises: Invalid for a node nobody registered, where the configuration asks for that.
+    """
+    batch.scope_sets += [
+        store_scopes.scope_set_row(scope, batch.at)
+        for scope in {scope.id: scope for scope in scopes}.values()
+        if scope.id not in context.sets
+    ]
+    fresh = [node for scope in scopes for node in scope.nodes() if node not in context.nodes]
+    if not fresh:
+        return
+    if not rt.config.auto_register_scopes:
+        store_scopes.refuse_unregistered(fresh, frozenset(context.nodes))
+    batch.scopes += [row for row in store_scopes.node_rows(fresh, batch.at) if row["id"].id not in context.nodes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,32 +1,49 @@
-"""Sessions: begun by hand, listed, read turn by turn, and as context for the next reply."""
+"""Sessions: begun by hand, listed, read turn by turn, and as context for the next reply.
+
+Turns of a session may belong to narrower scopes than the session. So how many there are and when the last one was
+said is told from the turns that the reader may see.
+"""
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final
 
 from keeps.core import access, fence
 from keeps.core.access import Caller, Verb
-from keeps.core.errors import NotFound
+from keeps.core.errors import Invalid, NotFound, TooLarge
 from keeps.core.fence import Note
-from keeps.core.pages import Page, PageRequest, number_key, page_of, time_key
+from keeps.core.pages import Page, PageRequest, Place, number_key, time_key
 from keeps.core.scopes import Lens, Pattern, Scope
-from keeps.core.sessions import Session, Turn
+from keeps.core.sessions import RENDERED, Session, Turn
 from keeps.services import context as context_service
+from keeps.services.facts import before_of, readable_by
 from keeps.services.recall import Recall, recall
 from keeps.services.runtime import Context, Runtime, new_id
+from keeps.services.scopes import first_use
 from keeps.store import rows as store_rows
-from keeps.store import scopes as store_scopes
 from keeps.store import sessions as store_sessions
 from keeps.store.commit import Batch
+from keeps.store.sessions import Spoken
 
 RECENT_TURNS: Final = 10
 """How many of the last turns stand in the context of a session."""
 
-_STEP: Final = 200
-"""How many turns are read at a time."""
+MAX_METADATA_BYTES: Final = 16 * 1024
+"""The most metadata a session may carry, in bytes of JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionView:
+    """A session as a reader sees it: how many of its turns they may read, and when the last of them was said."""
+
+    session: Session
+    turn_count: int = 0
+    last_turn_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,60 +54,78 @@ class NewSession:
     metadata: Mapping[str, Any] | None = None
 
 
-async def create(rt: Runtime, context: Context, caller: Caller, request: NewSession) -> Session:
+async def create(rt: Runtime, context: Context, caller: Caller, request: NewSession) -> SessionView:
     """A fresh, empty session.
 
     Raises:
         Forbidden: the scope lies outside what the caller may write.
         Invalid: it names nodes nobody registered, where that is asked for.
+        TooLarge: metadata above 16 KiB of JSON.
     """
     if request.scope is not None:
         access.check_write(request.scope, caller.region(Verb.MEMORY_WRITE))
+    if request.metadata is not None:
+        size = len(json.dumps(dict(request.metadata), ensure_ascii=False, separators=(",", ":")).encode())
+        if size > MAX_METADATA_BYTES:
+            raise TooLarge(f"metadata has {size} bytes, at most {MAX_METADATA_BYTES} are allowed")
     scope = request.scope or caller.default_scope()
     now = rt.clock()
     session = Session(id=new_id(), scope=scope, created_at=now, metadata=request.metadata)
     batch = Batch(at=now, rows=[f"session:{session.id}"])
     batch.sessions.append(store_rows.session_to_row(session))
-    _first_use(rt, context, batch, scope)
+    first_use(rt, context, batch, scope)
     await context.commit(batch)
-    return session
+    return SessionView(session=session)
 
 
-def _first_use(rt: Runtime, context: Context, batch: Batch, scope: Scope) -> None:
-    """Register the scope set and nodes when nothing used them before."""
-    if scope.id not in context.sets:
-        batch.scope_sets.append(store_scopes.scope_set_row(scope, batch.at))
-    fresh = [node for node in scope.nodes() if node not in context.nodes]
-    if not fresh:
-        return
-    if not rt.config.auto_register_scopes:
-        store_scopes.refuse_unregistered(fresh, frozenset(context.nodes))
-    batch.scopes += [row for row in store_scopes.node_rows(fresh, batch.at) if row["id"].id not in context.nodes]
-
-
-async def get(context: Context, caller: Caller, session_id: str) -> Session:
+async def get(context: Context, caller: Caller, session_id: str) -> SessionView:
     """A session the caller may see. Raises: NotFound."""
-    found = await store_sessions.find_session(context.db, context.sets, session_id, _readable(context, caller))
-    if found is None:
-        raise NotFound(f"session {session_id} does not exist")
-    return found
+    readable = readable_by(context, caller)
+    session = await _find(context, session_id, readable)
+    spoken = await store_sessions.spoken(context.db, [session.id], readable)
+    return _view(session, spoken)
 
 
-async def list_all(context: Context, caller: Caller, page: PageRequest) -> Page[Session]:
+async def list_all(context: Context, caller: Caller, page: PageRequest) -> Page[SessionView]:
     """Sessions the caller may see, newest first."""
-    sessions = await store_sessions.list_sessions(context.db, context.sets, _readable(context, caller))
-    return page_of(sessions, lambda s: (time_key(s.created_at), s.id), page, newest_first=True)
+    readable = readable_by(context, caller)
+    found = await store_sessions.page_of_sessions(
+        context.db,
+        context.sets,
+        readable,
+        before=before_of(page.after),
+        offset=page.offset,
+        limit=page.limit + 1,
+    )
+    shown = found[: page.limit]
+    spoken = await store_sessions.spoken(context.db, [session.id for session in shown], readable)
+    more = len(found) > len(shown)
+    return Page(
+        rows=tuple(_view(session, spoken) for session in shown),
+        next=(time_key(shown[-1].created_at), shown[-1].id) if more else None,
+        total=await store_sessions.count_sessions(context.db, readable) if page.count else None,
+    )
 
 
 async def turns(context: Context, caller: Caller, session_id: str, page: PageRequest) -> Page[Turn]:
-    """The turns of a session the caller may see, oldest first. Raises: NotFound."""
-    session = await get(context, caller, session_id)
-    if page.count or page.offset:
-        everything = await _turns_from(context, caller, session, 0, limit=session.next_seq)
-        return page_of(everything, _place, page)
-    start = 0 if page.after is None else int(page.after[0]) + 1
-    found = await _turns_from(context, caller, session, start, limit=page.limit + 1)
-    return page_of(found, _place, replace(page, after=None))
+    """The turns of a session the caller may see, oldest first. Raises: NotFound; Invalid for another list's place."""
+    readable = readable_by(context, caller)
+    session = await _find(context, session_id, readable)
+    found = await store_sessions.turns_of(
+        context.db,
+        context.sets,
+        session.id,
+        readable,
+        after=_number(page.after),
+        offset=page.offset,
+        limit=page.limit + 1,
+    )
+    shown = tuple(found[: page.limit])
+    total = None
+    if page.count:
+        total = (await store_sessions.spoken(context.db, [session.id], readable)).get(session.id, Spoken()).count
+    following = (number_key(shown[-1].seq), shown[-1].id) if len(found) > len(shown) else None
+    return Page(rows=shown, next=following, total=total)
 
 
 async def block(rt: Runtime, context: Context, caller: Caller, session_id: str, request: Recall) -> str:
@@ -98,42 +133,46 @@ async def block(rt: Runtime, context: Context, caller: Caller, session_id: str, 
 
     Raises: NotFound, and as `recall`.
     """
-    session = await get(context, caller, session_id)
-    lens = Lens(tuple(frozenset(map(Pattern, clause)) for clause in session.scope.clauses))
-    found = context_service.notes(await recall(rt, context, caller, replace(request, session=session.id, lens=lens)))
-    latest = max(0, session.next_seq - RECENT_TURNS)
-    shown = {note.id.removeprefix("memory_chunk:").partition("_")[0] for note in found}
-    recent = [
-        Note(
-            id=f"turn:{turn.id}",
-            kind="passage",
-            label=fence.PASSAGE_LABEL,
-            text=f"{turn.speaker or turn.role}: {turn.content}",
-            at=turn.known_at,
-        )
-        for turn in await _turns_from(context, caller, session, latest, limit=RECENT_TURNS)
-        if turn.id not in shown
-    ]
-    return fence.fence([*found, *recent], nonce=secrets.token_hex(8))
+    readable = readable_by(context, caller)
+    session = await _find(context, session_id, readable)
+    # Only what the caller sees of the scope: a clause of others would be no filter they may set.
+    clauses = session.scope.visible_clauses(caller.region(Verb.MEMORY_READ))
+    lens = Lens(tuple(frozenset(map(Pattern, clause)) for clause in sorted(clauses, key=sorted)))
+    recalled = await recall(rt, context, caller, replace(request, session=session.id, lens=lens))
+    latest = await store_sessions.last_turns(context.db, context.sets, session.id, readable, RECENT_TURNS)
+    recent = [turn for turn in latest if not turn.taint and RENDERED not in turn.flags]
+    latest_ids = {turn.id for turn in recent}
+    hits = [hit for hit in recalled.hits if not (isinstance(hit.row, Turn) and hit.row.id in latest_ids)]
+    notes = [*context_service.notes(replace(recalled, hits=hits)), *map(_note, recent)]
+    return fence.fence(notes, nonce=secrets.token_hex(8))
 
 
-async def _turns_from(context: Context, caller: Caller, session: Session, start: int, *, limit: int) -> Sequence[Turn]:
-    """Turns from number `start` on, oldest first, as many as `limit`: those the caller may see."""
-    readable = _readable(context, caller)
-    found: list[Turn] = []
-    for first in range(start, session.next_seq, _STEP):
-        places = range(first, min(first + _STEP, session.next_seq))
-        turns = await store_sessions.turns_at(context.db, context.sets, session.id, places)
-        seen = (turn for turn in turns if turn.active and turn.scope.id in readable)
-        found += sorted(seen, key=lambda turn: turn.seq)
-        if len(found) >= limit:
-            break
-    return found[:limit]
+def _note(turn: Turn) -> Note:
+    return Note(
+        id=f"turn:{turn.id}",
+        kind="passage",
+        label=fence.PASSAGE_LABEL,
+        text=f"{turn.speaker or turn.role}: {turn.content}",
+        at=turn.known_at,
+    )
 
 
-def _place(turn: Turn) -> tuple[str, str]:
-    return number_key(turn.seq), turn.id
+async def _find(context: Context, session_id: str, readable: frozenset[str]) -> Session:
+    found = await store_sessions.find_session(context.db, context.sets, session_id, readable)
+    if found is None:
+        raise NotFound(f"session {session_id} does not exist")
+    return found
 
 
-def _readable(context: Context, caller: Caller) -> frozenset[str]:
-    return context.sets.readable(caller.region(Verb.MEMORY_READ))
+def _view(session: Session, spoken: Mapping[str, Spoken]) -> SessionView:
+    seen = spoken.get(session.id, Spoken())
+    return SessionView(session=session, turn_count=seen.count, last_turn_at=seen.last_at)
+
+
+def _number(place: Place | None) -> int:
+    """The number of the turn to go on after."""
+    if place is None:
+        return -1
+    if not place[0].isdecimal():
+        raise Invalid("this cursor belongs to another list: begin again without it")
+    return int(place[0])

@@ -10,11 +10,11 @@ from pydantic import ConfigDict
 
 from keeps.core.errors import Invalid
 from keeps.core.scopes import parse_scopes
-from keeps.core.sessions import Role, Session, Turn
+from keeps.core.sessions import Role, Turn
 from keeps.core.text import check_label
 from keeps.services.recall import Recall
 from keeps.services.remember import Infer
-from keeps.services.sessions import NewSession
+from keeps.services.sessions import NewSession, SessionView
 from keeps.wire.base import K_DEFAULT, Instant, Labels, ScopeSets, TopK, WireIn, WireOut
 from keeps.wire.facts import FactsIn
 from keeps.wire.pages import PageMeta, PageQuery
@@ -98,14 +98,15 @@ class SessionOut(WireOut):
     last_turn_at: datetime | None = None
 
     @classmethod
-    def of(cls, session: Session) -> Self:
+    def of(cls, view: SessionView) -> Self:
+        session = view.session
         return cls(
             id=session.id,
             scopes=session.scope.to_wire(),
             created_at=session.created_at,
             metadata=None if session.metadata is None else dict(session.metadata),
-            turn_count=session.next_seq,
-            last_turn_at=session.last_turn_at,
+            turn_count=view.turn_count,
+            last_turn_at=view.last_turn_at,
         )
 
 

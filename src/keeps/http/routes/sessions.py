@@ -41,9 +41,9 @@ async def create_session(call: DataCall, body: Annotated[SessionIn, Depends(Json
     """Begin a session."""
     return await call.once(
         lambda: sessions.create(call.rt, call.context, call.caller, body.to_core()),
-        lambda session: SessionOut.of(session).to_json().decode(),
+        lambda view: SessionOut.of(view).to_json().decode(),
         status=201,
-        rows=lambda session: (f"session:{session.id}",),
+        rows=lambda view: (f"session:{view.session.id}",),
     )
 
 
