@@ -7,7 +7,7 @@ import hmac
 from fastapi import FastAPI
 
 from keeps.http.idempotency import Reservations
-from keeps.http.routes import contexts, facts, forget, health, me, query, reserved, sessions
+from keeps.http.routes import collections, contexts, entities, facts, forget, health, me, query, reserved, sessions
 from keeps.http.shell import ShellSettings, hosts_for, new_app
 from keeps.services.runtime import Runtime
 from keeps.wire.pages import Cursors
@@ -22,6 +22,8 @@ _ROUTERS = (
     query.router,
     forget.router,
     sessions.router,
+    entities.router,
+    collections.router,
     reserved.router,
 )
 

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from fastapi import FastAPI
 from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
+from fastapi.routing import APIRoute, iter_route_contexts
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
@@ -66,8 +66,9 @@ def describe(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document of `app`, with the bodies and parameters that our own readers take."""
     document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
     readers = {
-        (route.path_format, method.lower()): list(_readers(route.dependant))
-        for route in _routes(app)
+        (str(route.path_format), method.lower()): list(_readers(route.dependant))
+        for route in iter_route_contexts(app.routes)
+        if isinstance(route.original_route, APIRoute)
         for method in route.methods or ()
     }
     bodies = {reader.model for found in readers.values() for reader in found if isinstance(reader, JsonBody)}
@@ -85,12 +86,6 @@ def describe(app: FastAPI) -> dict[str, Any]:
                 else:
                     operation.setdefault("parameters", []).extend(_parameters(reader.model))
     return document
-
-
-def _routes(app: FastAPI) -> Iterator[APIRoute]:
-    for route in app.routes:
-        if isinstance(route, APIRoute):
-            yield route
 
 
 def _readers(dependant: Dependant) -> Iterator[JsonBody[Any] | QueryOf[Any]]:

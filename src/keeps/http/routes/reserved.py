@@ -39,7 +39,6 @@ _UNSERVED: Final = (
     "GET /documents/{id:segment}/raw",
     "GET /documents/{id:segment}/chunks",
     "GET /documents/{id:segment}/keywords",
-    "GET /uncertainty",
     "POST /uncertainty/{id:segment}/resolve",
     "GET /instructions",
     "POST /instructions/{id:segment}/deactivate",

@@ -1,0 +1,74 @@
+"""Between processes of one user that share a data folder."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from keeps.services.archive import Backup, Restored
+from keeps.wire.base import WireIn, WireOut
+
+
+class BackupIn(WireIn):
+    """Where the owner of the folder is to write a backup; an absolute path of the same machine."""
+
+    file: str
+    force: bool = False
+
+
+class BackupOut(WireOut):
+    """What a backup holds. `ledger`: the number of its last tombstone."""
+
+    file: str
+    size_bytes: int
+    rows: int
+    contexts: tuple[str, ...]
+    ledger: int
+    digest: str
+
+    @classmethod
+    def of(cls, done: Backup) -> Self:
+        return cls(
+            file=str(done.file),
+            size_bytes=done.size,
+            rows=done.rows,
+            contexts=done.contexts,
+            ledger=done.ledger,
+            digest=done.digest,
+        )
+
+
+class ReissuedOut(WireOut):
+    """New keys of a context, shown once."""
+
+    owner_key: str | None = None
+    agent_key: str | None = None
+
+
+class RestoredOut(WireOut):
+    """What a restore did. `aside`: where the old record and ledger lie. Keys only when the old ones had to go."""
+
+    folder: str
+    rows: int
+    contexts: tuple[str, ...]
+    replayed: int
+    ledger: str
+    aside: dict[str, str]
+    keys: dict[str, ReissuedOut] | None = None
+    management_key: str | None = None
+
+    @classmethod
+    def of(cls, done: Restored) -> Self:
+        keys = {
+            context: ReissuedOut(owner_key=new.owner_key, agent_key=new.agent_key)
+            for context, new in done.keys.items()
+        }
+        return cls(
+            folder=str(done.folder),
+            rows=sum(sum(tables.values()) for tables in done.counts.values()),
+            contexts=done.contexts,
+            replayed=done.replayed,
+            ledger=done.ledger,
+            aside={name: str(path) for name, path in done.aside.items()},
+            keys=keys or None,
+            management_key=done.management_key,
+        )
