@@ -53,8 +53,12 @@ async def test_20_parallel_values_on_one_key_have_one_head(http: httpx.AsyncClie
 
     replies = await asyncio.gather(*map(write, range(20)))
     assert [reply.status_code for reply in replies] == [200] * 20
-    hits = [hit for hit in await found(http, f"role of {name}") if hit["source"] == "attribute"]
-    assert len(hits) == 1
+    entity = (await http.get(f"/entities/person/{name}")).json()
+    assert [fact["key"] for fact in entity["attributes"]] == ["role"]
+    history = (await http.get(f"/entities/person/{name}/history/role")).json()["history"]
+    assert {fact["value"] for fact in history} == {f"role {number}" for number in range(20)}
+    assert [fact["id"] for fact in history if "supersededBy" not in fact] == [entity["attributes"][0]["id"]]
+    assert [fact["supersedes"] for fact in history[:-1]] == [fact["id"] for fact in history[1:]]
 
 
 async def test_o38_a_key_for_another_body_is_refused(http: httpx.AsyncClient) -> None:

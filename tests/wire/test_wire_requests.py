@@ -44,6 +44,9 @@ SAMPLES: dict[str, Any] = {
     "purge": True,
     "dry_run": True,
     "strict": True,
+    "resolved": True,
+    "force": True,
+    "trusted_writer": True,
     "include_duplicates": True,
     "enforcement_blocked": True,
     "mode": "bm25",
@@ -58,13 +61,14 @@ SAMPLES: dict[str, Any] = {
     "location": {"a": 1},
     "config": {"a": 1},
 }
+MOMENTS = {"ts", "as_of", "at_instant", "valid_from", "valid_until", "since", "until"}
 MANY = ("labels", "ids", "include", "addressees", "verbs")
 
 
 def sample(name: str) -> Any:
     if name in SAMPLES:
         return SAMPLES[name]
-    if name.endswith("_at") or name in {"ts", "as_of", "at_instant", "valid_from", "valid_until"}:
+    if name.endswith("_at") or name in MOMENTS:
         return "2026-01-01T00:00:00Z"
     return ["a=b"] if name in MANY else "abc"
 

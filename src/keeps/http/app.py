@@ -7,7 +7,22 @@ import hmac
 from fastapi import FastAPI
 
 from keeps.http.idempotency import Reservations
-from keeps.http.routes import collections, contexts, entities, facts, forget, health, me, query, reserved, sessions
+from keeps.http.routes import (
+    collections,
+    contexts,
+    entities,
+    facts,
+    forget,
+    health,
+    keys,
+    managed,
+    me,
+    principals,
+    query,
+    reserved,
+    scopes,
+    sessions,
+)
 from keeps.http.shell import ShellSettings, hosts_for, new_app
 from keeps.services.runtime import Runtime
 from keeps.wire.pages import Cursors
@@ -17,6 +32,7 @@ from keeps.wire.pages import Cursors
 _ROUTERS = (
     health.router,
     contexts.router,
+    managed.router,
     me.router,
     facts.router,
     query.router,
@@ -24,6 +40,9 @@ _ROUTERS = (
     sessions.router,
     entities.router,
     collections.router,
+    scopes.router,
+    principals.router,
+    keys.router,
     reserved.router,
 )
 

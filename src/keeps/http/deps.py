@@ -15,6 +15,7 @@ from keeps.core.errors import Invalid, Unauthenticated, Unprocessable
 from keeps.core.replies import ReplyKey
 from keeps.http.idempotency import Answer, Reservations, claim_of, reply_key
 from keeps.services import access, replies
+from keeps.services.access import ManagementCaller
 from keeps.services.runtime import Context, Runtime
 from keeps.wire.base import WireOut, bare_id
 from keeps.wire.pages import Cursors
@@ -102,6 +103,7 @@ class ManagementCall:
     """One request with a management key."""
 
     rt: Runtime
+    caller: ManagementCaller
     request: Request
 
 
@@ -121,8 +123,8 @@ async def data_call(request: Request, context: str) -> Call:
 async def management_call(request: Request) -> ManagementCall:
     """The caller of a management route. Raises: Unauthenticated, Forbidden for a key of a context."""
     rt: Runtime = request.app.state.rt
-    await access.authenticate_management(rt, bearer(request))
-    return ManagementCall(rt=rt, request=request)
+    caller = await access.authenticate_management(rt, bearer(request))
+    return ManagementCall(rt=rt, caller=caller, request=request)
 
 
 DataCall = Annotated[Call, Depends(data_call)]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, cast
 
+from pydantic_core import to_json
 from starlette.requests import Request
+from starlette.responses import Response
 
 from keeps.core.errors import Invalid
 from keeps.http.shell import ShellSettings
+from keeps.wire.base import WireOut
 
 ENVELOPE_HEADER: Final = "X-List-Envelope"
 _PAGED: Final = frozenset({"limit", "cursor", "count"})
@@ -38,3 +41,11 @@ def list_shape(request: Request) -> ListShape:
     if request.headers.get("user-agent", "").startswith(settings.legacy_list_user_agents):
         return ListShape.ARRAY
     return ListShape.ARRAY if settings.legacy_lists else ListShape.OBJECT
+
+
+def listed(request: Request, out: WireOut) -> Response:
+    """`out` as this client reads lists: whole, or its rows alone, which are its one list."""
+    if list_shape(request) is ListShape.OBJECT:
+        return Response(out.to_json(), media_type="application/json")
+    rows = next(cast("list[object]", value) for _, value in out if isinstance(value, list))
+    return Response(to_json(rows, exclude_none=True, by_alias=True), media_type="application/json")

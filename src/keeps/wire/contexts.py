@@ -8,7 +8,9 @@ from typing import Annotated, Any, Self
 from pydantic import ConfigDict, Field
 
 from keeps.core.access import Principal, grants_to_wire
+from keeps.services import keys
 from keeps.services.contexts import ContextChange, NewContext
+from keeps.services.keys import MAX_TTL_S, NewAccessToken, NewKey
 from keeps.store.contexts import ContextRow
 from keeps.wire.base import WireIn, WireOut
 
@@ -59,6 +61,10 @@ class ManagedKeyIn(WireIn):
     grants: Any = None
     strict: bool = False
 
+    def to_core(self, name: str, ttl_s: int | None) -> NewKey:
+        """The key this asks for, named `name`, living `ttl_s` seconds."""
+        return NewKey(name=name, grants=self.grants, strict=self.strict, ttl_s=ttl_s)
+
 
 class AccessTokenIn(WireIn):
     """A short-lived key for the principal with this external id, made when it is new."""
@@ -67,8 +73,17 @@ class AccessTokenIn(WireIn):
 
     external_id: str
     display_name: str | None = None
-    ttl_seconds: Annotated[int, Field(ge=1)]
+    ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL_S)]
     grants: Any = None
+
+    def to_core(self) -> NewAccessToken:
+        """The token this asks for."""
+        return NewAccessToken(
+            external_id=self.external_id,
+            ttl_s=self.ttl_seconds,
+            display_name=self.display_name,
+            grants=self.grants,
+        )
 
 
 class ManagementOut(WireOut):
@@ -108,6 +123,7 @@ class ManagedPrincipalOut(ManagementOut):
     grants: dict[str, list[str]]
     external_id: str | None = None
     home: str | None = None
+    trusted_writer: bool = False
 
     @classmethod
     def of(cls, principal: Principal) -> Self:
@@ -118,6 +134,7 @@ class ManagedPrincipalOut(ManagementOut):
             grants=grants_to_wire(principal.grants),
             external_id=principal.external_id,
             home=principal.home,
+            trusted_writer=principal.trusted_writer,
         )
 
 
@@ -128,7 +145,21 @@ class ManagedKeyDetail(ManagementOut):
     grants: dict[str, list[str]] | None = None
     valid_until: datetime | None = None
     last_used_at: datetime | None = None
-    principal_id: str | None = None
+    principal_id: str
+    strict: bool = False
+
+    @classmethod
+    def of(cls, key: keys.KeyDetail) -> Self:
+        return cls(
+            id=key.id,
+            name=key.name,
+            created_at=key.created_at,
+            grants=None if key.grants is None else grants_to_wire(key.grants),
+            valid_until=key.valid_until,
+            last_used_at=key.last_used_at,
+            principal_id=key.principal,
+            strict=key.strict,
+        )
 
 
 class ManagedMintedKey(ManagementOut):
@@ -136,12 +167,20 @@ class ManagedMintedKey(ManagementOut):
     key: str
     valid_until: datetime | None = None
 
+    @classmethod
+    def of(cls, minted: keys.MintedKey) -> Self:
+        return cls(id=minted.id, key=minted.key, valid_until=minted.valid_until)
+
 
 class AccessTokenOut(ManagementOut):
     principal_id: str
     id: str
     key: str
     valid_until: datetime | None = None
+
+    @classmethod
+    def of(cls, minted: keys.MintedKey) -> Self:
+        return cls(principal_id=minted.principal, id=minted.id, key=minted.key, valid_until=minted.valid_until)
 
 
 class VerbOut(ManagementOut):

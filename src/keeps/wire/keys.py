@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
+from keeps.core.access import grants_to_wire
+from keeps.services import keys
+from keeps.services.keys import NewKey
 from keeps.wire.base import WireIn, WireOut
 from keeps.wire.pages import PageMeta, PageQuery
 
@@ -18,6 +21,10 @@ class KeyIn(WireIn):
     name: str | None = None
     grants: Any = None
     strict: bool = False
+
+    def to_core(self, ttl_s: int | None) -> NewKey:
+        """The key this asks for, living `ttl_s` seconds."""
+        return NewKey(name=self.name, grants=self.grants, strict=self.strict, ttl_s=ttl_s)
 
 
 class KeyTtlQuery(WireIn):
@@ -37,6 +44,10 @@ class MintedKey(WireOut):
     key: str
     valid_until: datetime | None = None
 
+    @classmethod
+    def of(cls, minted: keys.MintedKey) -> Self:
+        return cls(id=minted.id, key=minted.key, valid_until=minted.valid_until)
+
 
 class KeyDetail(WireOut):
     id: str
@@ -45,6 +56,17 @@ class KeyDetail(WireOut):
     grants: dict[str, list[str]] | None = None
     last_used_at: datetime | None = None
     valid_until: datetime | None = None
+
+    @classmethod
+    def of(cls, key: keys.KeyDetail) -> Self:
+        return cls(
+            id=key.id,
+            name=key.name,
+            created_at=key.created_at,
+            grants=None if key.grants is None else grants_to_wire(key.grants),
+            last_used_at=key.last_used_at,
+            valid_until=key.valid_until,
+        )
 
 
 class KeyListOut(WireOut):

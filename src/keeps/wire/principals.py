@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime
 from typing import Any, Self
 
 from pydantic import Field
 
-from keeps.core.access import Caller, Principal, grants_to_wire
+from keeps.core.access import Caller, Principal, Verb, grants_to_wire, parse_kind, parse_verb
+from keeps.core.scopes import Pattern, parse_path, parse_pattern
+from keeps.services.principals import NewPrincipal, PrincipalChange
 from keeps.wire.base import Instant, WireIn, WireOut
 from keeps.wire.pages import PageMeta, PageQuery
 
@@ -20,12 +24,45 @@ class PrincipalIn(WireIn):
     grants: Any = None
     home: str | None = None
 
+    def to_core(self) -> NewPrincipal:
+        """The principal this asks for. Raises: Invalid."""
+        return NewPrincipal(
+            display_name=self.display_name,
+            external_id=self.external_id,
+            kind=parse_kind(self.kind),
+            grants=self.grants,
+            home=None if self.home is None else parse_path(self.home),
+        )
 
-class PrincipalChange(WireIn):
+
+class ManagedPrincipalIn(PrincipalIn):
+    """The same for management, which may also vouch for a writer."""
+
+    trusted_writer: bool = False
+
+    def to_core(self) -> NewPrincipal:
+        """The principal this asks for. Raises: Invalid."""
+        return replace(super().to_core(), trusted_writer=self.trusted_writer)
+
+
+class PrincipalChangeIn(WireIn):
+    """What changes; `grants` replace all that is held."""
+
     display_name: str | None = None
     kind: str | None = None
     grants: Any = None
     home: str | None = None
+    trusted_writer: bool | None = None
+
+    def to_core(self) -> PrincipalChange:
+        """The change this asks for. Raises: Invalid."""
+        return PrincipalChange(
+            display_name=self.display_name,
+            kind=None if self.kind is None else parse_kind(self.kind),
+            grants=self.grants,
+            home=None if self.home is None else parse_path(self.home),
+            trusted_writer=self.trusted_writer,
+        )
 
 
 class GrantIn(WireIn):
@@ -33,6 +70,10 @@ class GrantIn(WireIn):
 
     path: str
     verbs: tuple[str, ...] = Field(min_length=1)
+
+    def to_core(self) -> tuple[Pattern, tuple[Verb, ...]]:
+        """The pattern and the verbs. Raises: Invalid, also for short names of verbs."""
+        return parse_pattern(self.path), tuple(map(parse_verb, self.verbs))
 
 
 class PrincipalsQuery(PageQuery):
@@ -70,7 +111,7 @@ class PrincipalListOut(WireOut):
 class EffectiveOut(WireOut):
     path: str
     verbs: list[str]
-    as_of: str | None = None
+    as_of: datetime | None = None
 
 
 class MeOut(WireOut):

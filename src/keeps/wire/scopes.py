@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, Self
 
+from keeps.core.scopes import parse_path, wire_path
+from keeps.services.erase import ScopeForgotten
+from keeps.services.scopes import NewScope
+from keeps.store.scopes import ScopeNode as Node
 from keeps.wire.base import WireIn, WireOut
 from keeps.wire.pages import PageMeta, PageQuery
 
@@ -14,6 +18,10 @@ class ScopeIn(WireIn):
     path: str
     display_name: str | None = None
     description: str | None = None
+
+    def to_core(self) -> NewScope:
+        """The node this asks for. Raises: Invalid for a bad path."""
+        return NewScope(path=parse_path(self.path), display_name=self.display_name, description=self.description)
 
 
 class ScopeForgetIn(WireIn):
@@ -39,6 +47,16 @@ class ScopeNode(WireOut):
     display_name: str | None = None
     description: str | None = None
 
+    @classmethod
+    def of(cls, node: Node) -> Self:
+        return cls(
+            path=wire_path(node.path),
+            created_at=node.created_at,
+            tombstoned_at=node.tombstoned_at,
+            display_name=node.display_name,
+            description=node.description,
+        )
+
 
 class ScopeListOut(WireOut):
     scopes: list[ScopeNode]
@@ -46,8 +64,15 @@ class ScopeListOut(WireOut):
 
 
 class ScopeForgetOut(WireOut):
-    """`forgotten` counts rows of every table, `memories` what a person would call one thing remembered."""
+    """`forgotten` counts rows of every table, `memories` what a person would call one thing remembered.
+
+    Of the rows, `released` stay for their other owners.
+    """
 
     forgotten: int
     memories: int | None = None
-    receipt: str | None = None
+    released: int | None = None
+
+    @classmethod
+    def of(cls, gone: ScopeForgotten) -> Self:
+        return cls(forgotten=gone.rows, memories=gone.memories, released=gone.released or None)
