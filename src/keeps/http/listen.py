@@ -68,7 +68,10 @@ def endpoint_of(host: str, port: int) -> str:
 def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except (OSError, OverflowError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else "no such port"
         raise Conflict(f"{host} port {port} cannot be listened on ({why}): choose another with --port") from error
+    # asyncio sends at once, without waiting for more to send, only on sockets that name their protocol; otherwise
+    # the body of a reply waits 40 ms for the client to acknowledge its headers.
+    return socket.socket(listener.family, listener.type, socket.IPPROTO_TCP, fileno=listener.detach())
