@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import itertools
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -14,49 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keeps.config import Config
-from keeps.core.access import Caller, KeyId, PrincipalId, PrincipalKind, Region, Verb, region_of
+from keeps.core.access import PrincipalKind, Region, Verb, region_of
 from keeps.core.errors import Forbidden, Unauthenticated
 from keeps.core.scopes import Pattern, parse_path, parse_pattern, parse_scopes
 from keeps.services import access, contexts, keys, principals
 from keeps.services.access import ManagementCaller
-from keeps.services.contexts import Bootstrapped
-from keeps.services.keys import NewKey
-from keeps.services.principals import NewPrincipal
-from keeps.services.runtime import Context, Runtime, open_runtime
+from keeps.services.runtime import Runtime, open_runtime
 from keeps.store import keys as store_keys
 from tests.services.conftest import HandClock
+from tests.services.identity import MANAGEMENT, Place, everywhere
 
-MANAGEMENT = ManagementCaller(KeyId("m"))
 READ = Verb.MEMORY_READ
-
-
-@dataclass
-class Place:
-    """A bootstrapped context and the means to make principals with keys in it."""
-
-    rt: Runtime
-    made: Bootstrapped
-    context: Context
-
-    async def principal(self, name: str, grants: object, **more: Any) -> PrincipalId:
-        request = NewPrincipal(display_name=name, grants=grants, **more)
-        return (await principals.create(self.rt, self.context, MANAGEMENT, request)).principal.id
-
-    async def key(self, of: PrincipalId, **request: Any) -> str:
-        return (await keys.create_for(self.rt, self.context, MANAGEMENT, of, NewKey(**request))).key
-
-    async def enter(self, key: str | None, on_behalf_of: str | None = None) -> Caller:
-        return (await access.authenticate(self.rt, "acme", key, on_behalf_of)).caller
 
 
 @pytest.fixture
 async def place(rt: Runtime) -> Place:
-    made = await contexts.bootstrap(rt, "acme")
-    return Place(rt, made, await rt.context("acme"))
-
-
-def everywhere(*patterns: str) -> dict[str, list[str]]:
-    return {str(verb): list(patterns) for verb in Verb}
+    return await Place.of(rt)
 
 
 # What gets in
@@ -266,7 +238,7 @@ async def test_an_agent_acts_for_nobody_by_default(place: Place) -> None:
 
 async def test_worked_example_6_with_delegation_for_any(clock: HandClock) -> None:
     async with open_runtime(Config(delegation="any"), clock=clock) as rt:
-        place = Place(rt, await contexts.bootstrap(rt, "acme"), await rt.context("acme"))
+        place = await Place.of(rt)
         key = await place.key(await place.principal("org", {"memory:read": ["org/acme/*"]}))
         al = await place.principal("al", {"memory:read": ["org/acme/user/al"]})
         caller = await place.enter(key, al)
@@ -309,7 +281,7 @@ def test_key_and_delegation_never_widen() -> None:
     with asyncio.Runner() as runner:
         opened = open_runtime(Config(delegation="any"))
         rt = runner.run(opened.__aenter__())
-        place = Place(rt, runner.run(contexts.bootstrap(rt, "acme")), runner.run(rt.context("acme")))
+        place = runner.run(Place.of(rt))
 
         @settings(max_examples=60, deadline=None)
         @given(own=_grants, key=st.none() | _grants, target=_grants)

@@ -250,7 +250,9 @@ async def _mint(
             valid_until=until,
         )
         batch = Batch(at=now)
+        # The principal counts as changed, so that whoever removes it now looks at its keys again.
         batch.guards.append({"id": store_principals.record_id(principal_id), "rev": stored.rev})
+        batch.patch(store_principals.record_id(principal_id), rev=stored.rev + 1)
         batch.creates.append({"id": store_keys.record_id(key.id), "row": store_keys.to_row(key)})
         try:
             await context.commit(batch)
