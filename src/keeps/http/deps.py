@@ -11,7 +11,7 @@ from fastapi import Depends, Request
 from starlette.responses import Response
 
 from keeps.core.access import Caller
-from keeps.core.errors import Invalid, Unauthenticated, Unprocessable
+from keeps.core.errors import Invalid, Unprocessable
 from keeps.core.replies import ReplyKey
 from keeps.http.idempotency import Answer, Reservations, claim_of, reply_key
 from keeps.services import access, replies
@@ -132,14 +132,14 @@ AdminCall = Annotated[ManagementCall, Depends(management_call)]
 
 
 def bearer(request: Request) -> str | None:
-    """The secret in the Authorization header; None without one. Raises: Unauthenticated for another scheme."""
+    """The secret in the Authorization header; None without one, and for what cannot be a key."""
     values = request.headers.getlist("authorization")
     if not values:
         return None
     scheme, _, secret = values[0].strip().partition(" ")
     secret = secret.strip()
     if len(values) > 1 or scheme.lower() != "bearer" or not secret or len(secret) > _MAX_SECRET_CHARS:
-        raise Unauthenticated("send one key, as Authorization: Bearer <key>")
+        return None  # refused like any other wrong key, in the same words
     return secret
 
 
