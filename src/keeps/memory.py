@@ -22,6 +22,7 @@ from keeps.config import DEFAULT_HOST, Config
 from keeps.core.errors import NotFound, StoreRefused, Unavailable
 from keeps.http.app import create_app
 from keeps.http.listen import listening
+from keeps.http.routes import local
 from keeps.services import contexts, upkeep
 from keeps.services.contexts import Bootstrapped
 from keeps.services.runtime import Runtime, open_runtime
@@ -49,9 +50,9 @@ class Owned:
 
 @asynccontextmanager
 async def owning(
-    config: Config, *, host: str = DEFAULT_HOST, port: int = 0, context: str = DEFAULT_CONTEXT
+    config: Config, *, host: str = DEFAULT_HOST, port: int = 0, context: str | None = DEFAULT_CONTEXT
 ) -> AsyncGenerator[Owned]:
-    """The data folder of `config`, owned and served until the block ends; an empty one gets `context`.
+    """The data folder of `config`, owned and served until the block ends; an empty one gets `context`, if any.
 
     Raises: StoreRefused: another process owns the folder, or it cannot be used as it is. Conflict: the port is taken.
     """
@@ -60,14 +61,17 @@ async def owning(
     with FolderLock(config.data) as lock:
         async with AsyncExitStack() as held:
             rt = await held.enter_async_context(open_runtime(config))
-            minted = None if await contexts.list_all(rt) else await contexts.bootstrap(rt, context)
+            minted = None
+            if context is not None and not await contexts.list_all(rt):
+                minted = await contexts.bootstrap(rt, context)
             await held.enter_async_context(upkeep.kept_up(rt))
-            app = create_app(rt, host=host)
+            app, token = create_app(rt, host=host), secrets.token_urlsafe(32)
+            app.include_router(local.router(token))
             endpoint = await held.enter_async_context(listening(app, host=host, port=port))
             lock.publish(
                 Owner(
                     endpoint=endpoint,
-                    token=secrets.token_urlsafe(32),
+                    token=token,
                     pid=os.getpid(),
                     started_at=rt.clock(),
                     version=version("keeps"),

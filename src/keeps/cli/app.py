@@ -25,6 +25,8 @@ COMMANDS: Final = {
     "entities": "keeps.cli.look",
     "forget": "keeps.cli.forget",
     "export": "keeps.cli.export",
+    "backup": "keeps.cli.archive",
+    "restore": "keeps.cli.archive",
 }
 """Commands by name, each in the module that has it."""
 

@@ -108,8 +108,8 @@ async def _ask(out: Console, memory: Memory) -> None:
 async def _correct(out: Console, memory: Memory) -> None:
     _step(out, 3, "Write a fact, then correct it")
     for at, home, words in HOMES:
-        triple = {"entity": MARA, "key": "lives_at", "value": home, "source_clause": words}
-        done = await memory.remember(triples=[triple], observed_at=at)
+        triple = {"entity": MARA, "key": "lives_at", "value": home}
+        done = await memory.remember(words, triples=[triple], observed_at=at)
         assert done.extraction is not None
         out.print(said(f"On {at[:10]}: Mara lives at {home}"))
         for change in done.extraction.corrections:
@@ -131,7 +131,7 @@ async def _look_back(out: Console, memory: Memory) -> None:
         assert fact.source.ref is not None
         turn = (await memory.inspect(fact.source.ref)).turn
         assert turn is not None
-        out.print(said(f"    {fact.source.ref}, {turn.created_at:%Y-%m-%d}: {turn.content}", "dim"))
+        out.print(said(f"    {fact.source.ref} of {turn.created_at:%Y-%m-%d} says: {turn.content}", "dim"))
 
 
 async def _forget(out: Console, memory: Memory, folder: Path) -> None:

@@ -59,8 +59,7 @@ class RestoredOut(WireOut):
     @classmethod
     def of(cls, done: Restored) -> Self:
         keys = {
-            context: ReissuedOut(owner_key=new.owner_key, agent_key=new.agent_key)
-            for context, new in done.keys.items()
+            context: ReissuedOut(owner_key=new.owner_key, agent_key=new.agent_key) for context, new in done.keys.items()
         }
         return cls(
             folder=str(done.folder),

@@ -1,0 +1,158 @@
+"""`keeps export`: write out everything the caller may see."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TextIO
+
+import typer
+
+from keeps.cli.reach import Reach, Reaching, note
+from keeps.client import Client, walk
+from keeps.core.errors import Conflict, Invalid
+from keeps.core.fence import plain
+from keeps.wire.base import WireOut
+
+app = typer.Typer()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing to write out: which kind it is, and what the service says about it."""
+
+    kind: Literal["scope", "entity", "fact", "relation", "action", "session", "turn"]
+    row: WireOut
+
+    def members(self) -> dict[str, Any]:
+        """One object of a JSON line."""
+        # The kind of a memory (note, preference …) is a member of its own.
+        return {"record": self.kind, **self.row.model_dump(mode="json", exclude_none=True)}
+
+
+@app.command(cls=Reaching)
+def export(
+    ctx: typer.Context,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Where to; stdout unless given.")] = None,
+    format_: Annotated[str, typer.Option("--format", metavar="jsonl|markdown", help="How to write it.")] = "jsonl",
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> None:
+    """Write out everything you may see, superseded values too: as JSON lines, or as Markdown for people."""
+    if format_ not in {"jsonl", "markdown"}:
+        raise typer.BadParameter("the format is jsonl or markdown")
+    reach = Reach.of(ctx)
+
+    async def work(memory: Client) -> int:
+        count = 0
+        with _target(file, force=force) as out:
+            writer = _json_line if format_ == "jsonl" else _Markdown()
+            async for entry in everything(memory):
+                out.write(writer(entry))
+                count += 1
+        return count
+
+    count = reach.ask(work)
+    if file is not None:
+        note(f"Wrote {count} records to {file}.")
+        if reach.json:
+            print(json.dumps({"file": str(file), "records": count}))
+
+
+async def everything(memory: Client) -> AsyncIterator[Entry]:
+    """Scopes, entities, every value of every fact, relations, actions, sessions and turns the caller sees."""
+    async for scopes in walk(memory.scopes.list):
+        for scope in scopes.scopes:
+            yield Entry("scope", scope)
+    async for entities in walk(memory.entities):
+        for entity in entities.entities:
+            yield Entry("entity", entity)
+            async for history in walk(memory.history, entity.id):
+                for fact in history.history:
+                    yield Entry("fact", fact)
+    async for relations in walk(memory.relations):
+        for relation in relations.relations:
+            yield Entry("relation", relation)
+    async for actions in walk(memory.actions):
+        for action in actions.actions:
+            yield Entry("action", action)
+    async for sessions in walk(memory.sessions.list):
+        for session in sessions.sessions:
+            yield Entry("session", session)
+            async for turns in walk(memory.sessions.turns, session.id):
+                for turn in turns.turns:
+                    yield Entry("turn", turn)
+
+
+def _json_line(entry: Entry) -> str:
+    return json.dumps(entry.members(), ensure_ascii=False) + "\n"
+
+
+class _Markdown:
+    """One heading a kind, one list item a record; what a memory says cannot begin a line of its own."""
+
+    _TITLES: Final = {
+        "scope": "Scopes",
+        "entity": "Facts",
+        "fact": "Facts",
+        "relation": "Relations",
+        "action": "Actions",
+        "session": "Conversations",
+        "turn": "Conversations",
+    }
+
+    def __init__(self) -> None:
+        self._title = ""
+
+    def __call__(self, entry: Entry) -> str:
+        title = self._TITLES[entry.kind]
+        heading = f"\n## {title}\n" if title != self._title else ""
+        self._title = title
+        return heading + self._item(entry.kind, entry.members())
+
+    def _item(self, kind: str, row: dict[str, Any]) -> str:
+        match kind:
+            case "entity":
+                return f"\n### {_line(row['name'])} ({_line(row['id'])})\n\n"
+            case "session":
+                return f"\n### {_line(row['createdAt'][:10])} session {_line(row['id'])}\n\n"
+            case "scope":
+                return f"- {_line(row['path'])}\n"
+            case "turn":
+                who = row.get("speaker") or row["role"]
+                return f"- {row['createdAt']} **{_line(who)}**: {_line(row['content'])}\n"
+            case "fact":
+                ended = f", until {row['validUntil']}" if row.get("validUntil") else ""
+                since = row.get("validFrom") or row["createdAt"]
+                return f"- {_line(row['key'])}: {_line(row['value'])} (since {since}{ended})\n"
+            case _:
+                return f"- {_line(row.get('summary') or row['id'])}\n"
+
+
+def _line(text: str) -> str:
+    """Text on one line, with what Markdown or HTML would take for its own written out."""
+    one = " ".join(plain(text).split())
+    return "".join(f"\\{char}" if char in "\\`*_[]<>#|" else char for char in one)
+
+
+@contextmanager
+def _target(file: Path | None, *, force: bool) -> Generator[TextIO]:
+    """A text file that takes its name only when it is whole, readable by its owner alone; or stdout."""
+    if file is None:
+        yield sys.stdout
+        return
+    if file.exists() and not force:
+        raise Conflict(f"{file} is there already: choose another name, or pass --force")
+    fresh = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
+            yield out
+        fresh.replace(file)
+    except OSError as error:
+        raise Invalid(f"{file} cannot be written: {error.strerror}") from None
+    finally:
+        fresh.unlink(missing_ok=True)
