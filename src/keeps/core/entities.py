@@ -81,7 +81,12 @@ def parse_ref(value: str) -> EntityRef:
 
 def normalise_type(value: str) -> EntityType:
     """The type for a spelling or alias in any case; what is not on the list is `other`."""
-    return _SPELLINGS.get(value.strip().casefold(), EntityType.OTHER)
+    return known_type(value) or EntityType.OTHER
+
+
+def known_type(value: str) -> EntityType | None:
+    """The type for a spelling or alias in any case; None for what is not on the list."""
+    return _SPELLINGS.get(value.strip().casefold())
 
 
 def normalise_name(value: str) -> str:

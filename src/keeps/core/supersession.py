@@ -111,6 +111,26 @@ def _settled_beside(
     return Plan(opened=incoming, doubts=(*doubts, doubt))
 
 
+def current(standing: Iterable[Fact], floor: float = CONFIDENCE_FLOOR) -> Fact | None:
+    """The one value to name when several stand: curated before conversation, a person's word before others.
+
+    Then what is certain enough to have replaced something, the more trusted, the surer, and last the newer.
+    """
+    return max(
+        standing,
+        key=lambda fact: (
+            fact.source.pillar is Pillar.AUTHORITATIVE,
+            fact.control.user_confirmed,
+            fact.confidence >= floor,
+            fact.control.trust,
+            fact.confidence,
+            fact.clocks.known_at,
+            fact.id,
+        ),
+        default=None,
+    )
+
+
 def same_value(one: Fact, other: Fact) -> bool:
     """True when two values are the same to a reader: compared folded."""
     return fold(one.value) == fold(other.value)
