@@ -32,6 +32,7 @@ from keeps.store import ledger as store_ledger
 from keeps.store import meta as store_meta
 from keeps.store import scopes as store_scopes
 from keeps.store import secrets as store_secrets
+from keeps.store import swap as store_swap
 from keeps.store import watermark as store_watermark
 from keeps.store.commit import Batch
 from keeps.store.db import Db, Engine, open_engine
@@ -245,6 +246,8 @@ async def open_runtime(config: Config, *, clock: Clock = system_clock) -> AsyncG
         StoreRefused: the folder cannot be used, was written by a newer version, or its record lost rows.
     """
     async with AsyncExitStack() as held:
+        if config.data is not None:
+            store_swap.finish(config.data)
         folder = config.data or Path(held.enter_context(tempfile.TemporaryDirectory(prefix="keeps-")))
         url = config.engine_url or (
             "mem://" if config.data is None else f"surrealkv://{folder.resolve() / RECORD_FOLDER}"
