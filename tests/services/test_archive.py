@@ -2,28 +2,513 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from keeps.config import Config
-from keeps.core.errors import StoreRefused
-from keeps.services import contexts
-from keeps.services.runtime import LEDGER_FOLDER, open_runtime
+from keeps.core.entities import entity_ref
+from keeps.core.errors import Conflict, Invalid, StoreRefused, Unauthenticated
+from keeps.core.replies import ReplyKey
+from keeps.core.scopes import parse_scopes
+from keeps.core.triples import parse_triples
+from keeps.core.validity import When
+from keeps.services import access, contexts
+from keeps.services.archive import Backup, Restored, Step, backup, restore
+from keeps.services.erase import Forget, forget, forget_scope
+from keeps.services.recall import Recall, recall
+from keeps.services.remember import Infer, Message, Remember, Remembered, remember
+from keeps.services.runtime import LEDGER_FOLDER, RECORD_FOLDER, Context, Runtime, open_runtime
+from keeps.store import facts as store_facts
+from keeps.store import tables as store_tables
 from keeps.store.commit import Batch
+from keeps.store.db import Db
 from keeps.store.erase import note_tombstone
-from keeps.store.ledger import FILE_NAME
+from keeps.store.ledger import FILE_NAME, read_ledger
+from keeps.store.owner import FolderLock
+from keeps.store.swap import NOTE, STAGING
+from tests.services.conftest import caller
+
+MARA = entity_ref("person", "Mara")
 
 
-async def test_a_record_is_not_served_with_a_ledger_that_lost_lines(tmp_path: Path) -> None:
-    async with open_runtime(Config(data=tmp_path)) as rt:
-        await contexts.bootstrap(rt, "acme")
-        context = await rt.context("acme")
-        number = rt.ledger.append("acme", "purge", ["turn:gone"], 1)
-        batch = Batch(at=rt.clock())
+@dataclass(slots=True)
+class Open:
+    """A folder in use: its runtime and the context `acme`."""
+
+    rt: Runtime
+    context: Context
+
+    async def say(self, *texts: str, scope: str = "user/mara", session: str | None = None) -> Remembered:
+        messages = [Message(text=text, speaker="Mara") for text in texts]
+        request = Remember(messages=messages, scope=parse_scopes(scope), session=session)
+        return await remember(self.rt, self.context, caller(), request)
+
+    async def state(self, *entries: dict[str, Any], scope: str = "user/mara", **more: Any) -> Remembered:
+        named = [{"entity": {"type": "person", "name": "Mara"}, **entry} for entry in entries]
+        triples = parse_triples(named, anchor=self.rt.clock())
+        request = Remember(infer=Infer.TRIPLES, triples=triples, scope=parse_scopes(scope), **more)
+        return await remember(self.rt, self.context, caller(), request)
+
+    async def found(self, words: str) -> list[str]:
+        return [hit.text for hit in (await recall(self.rt, self.context, caller(), Recall(query=words))).hits]
+
+    async def values(self, key: str) -> list[str]:
+        rows = await store_facts.versions(self.context.db, self.context.sets, MARA, key, self.context.sets.everything())
+        return [row.value for row in rows]
+
+
+@asynccontextmanager
+async def opened(folder: Path) -> AsyncIterator[Open]:
+    async with open_runtime(Config(data=folder)) as rt:
+        if not (folder / "keys.json").exists():
+            await contexts.bootstrap(rt, "acme")
+        yield Open(rt, await rt.context("acme"))
+
+
+async def dump(db: Db) -> dict[str, list[dict[str, Any]]]:
+    """Every row of every table, in order of their ids."""
+    content: dict[str, list[dict[str, Any]]] = {}
+    for table in await store_tables.tables(db):
+        rows = [row async for page in store_tables.pages(db, table) for row in page]
+        content[table.name] = sorted(rows, key=lambda row: repr(row["id"].id))
+    return content
+
+
+async def filled(at: Open) -> None:
+    """Something in every table that a write reaches."""
+    at_ = at.rt.clock()
+    reply = ReplyKey(
+        namespace="n1", fingerprint="f1", expires_at=at_ + timedelta(days=1), render=lambda _: '{"secret": "lantern"}'
+    )
+    talk = await at.say("The pilot boat leaves at six", "Then we row home")
+    await at.say("And back at nine", session=talk.session)
+    await at.state({"key": "role", "value": "deckhand"})
+    await at.state({"key": "role", "value": "harbour pilot"}, metadata={"$at": "mine", "n": 1.0}, reply=reply)
+    await at.state({"key": "likes", "value": "rye"}, {"key": "likes", "value": "spelt"})
+    await at.state({"key": "works_at", "target": {"type": "organisation", "name": "Harbour"}})
+    await at.state({"verb": "baked", "object": "a loaf"})
+    await at.say("The lighthouse is far", scope="team/sea")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "backup.jsonl"
+
+
+async def saved(folder: Path, file: Path) -> Backup:
+    async with opened(folder) as at:
+        return await backup(at.rt, file)
+
+
+def ledger_of(folder: Path) -> Path:
+    return folder / LEDGER_FOLDER / FILE_NAME
+
+
+# ---------------------------------------------------------------------- round trip
+async def test_everything_comes_back_as_it_was(home: Path, file: Path) -> None:
+    async with opened(home) as at:
+        await filled(at)
+        steps: list[Step] = []
+        done = await backup(at.rt, file, progress=steps.append)
+        before = {"control": await dump(at.rt.control), "context:acme": await dump(at.context.db)}
+        uid, key = at.context.uid, json.loads((home / "keys.json").read_bytes())["acme"]["owner"]
+        assert done.paused_s == 0
+    assert {name: len(rows) for name, rows in before["context:acme"].items() if rows} == done.counts["context:acme"]
+    assert {"turn", "memory_chunk", "follows", "attribute", "chain", "relates_to", "action", "entity", "reply"} <= set(
+        done.counts["context:acme"]
+    )
+    assert {"principal", "api_key", "grant_event", "scope", "scope_set", "session", "change", "meta"} <= set(
+        done.counts["context:acme"]
+    )
+    assert {step.stage for step in steps} == {"copy"}
+    shutil.rmtree(home / RECORD_FOLDER)
+    restored = await restore(home, file, progress=steps.append)
+    assert {step.stage for step in steps} == {"copy", "check", "load", "open", "swap"}
+    assert (restored.replayed, restored.ledger, restored.keys, restored.aside) == (0, "kept", {}, {})
+    assert restored.counts == done.counts
+    async with opened(home) as at:
+        assert await dump(at.rt.control) == before["control"]
+        assert await dump(at.context.db) == before["context:acme"]
+        assert at.context.uid == uid
+        assert await at.found("When does the pilot boat leave?")
+        assert await at.values("role") == ["harbour pilot", "deckhand"]
+        edges = await at.context.db.run(
+            "SELECT VALUE ->follows->turn.content FROM turn WHERE content = 'Then we row home';"
+        )
+        assert edges[0] == [["And back at nine"]]
+        assert (await access.authenticate(at.rt, "acme", key, None)).caller.principal.id == contexts.OWNER
+        await at.state({"key": "role", "value": "captain"})  # chains and numbers go on
+        assert await at.values("role") == ["captain", "harbour pilot", "deckhand"]
+        (session,) = (row["id"].id for row in (await dump(at.context.db))["session"] if row["next_seq"] == 3)
+        await at.say("One more", session=session)
+
+
+async def test_the_record_in_place_is_kept_aside(home: Path, file: Path) -> None:
+    async with opened(home) as at:
+        await at.say("the first canary")
+        await backup(at.rt, file)
+        await at.say("the second canary")
+    done = await restore(home, file)
+    assert list(done.aside) == ["record"]
+    assert done.aside["record"].name.startswith("record.before-restore-")
+    assert (done.aside["record"] / "control").is_dir()
+    async with opened(home) as at:
+        assert await at.found("canary") == ["the first canary"]
+    again = await restore(home, file)
+    assert again.aside["record"] != done.aside["record"]
+    assert {path.name for path in home.iterdir()} >= {again.aside["record"].name, done.aside["record"].name}
+    assert not (home / STAGING).exists()
+    assert not (home / NOTE).exists()
+    assert stat.S_IMODE((home / "pepper").stat().st_mode) == 0o600
+
+
+async def test_a_backup_while_writes_go_on_is_one_state(home: Path, file: Path) -> None:
+    async with opened(home) as at:
+        stop = asyncio.Event()
+
+        async def write() -> int:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                await at.state({"key": "role", "value": f"role {number}"}, {"key": "home", "value": f"home {number}"})
+            return number
+
+        writing = asyncio.create_task(write())
+        while not await at.values("role"):
+            await asyncio.sleep(0.01)
+        done = await backup(at.rt, file)
+        stop.set()
+        count = await writing
+        assert done.paused_s > 0
+    await restore(home, file)
+    async with opened(home) as at:
+        roles, homes = await at.values("role"), await at.values("home")
+        assert [value.removeprefix("home ") for value in homes] == [value.removeprefix("role ") for value in roles]
+        assert 0 < len(roles) <= count
+        row = (await at.context.db.run("SELECT VALUE seq FROM ONLY meta:state; SELECT VALUE id FROM change;"))[0:2]
+        assert row[0] == len(row[1])
+
+
+async def test_several_contexts_and_odd_names(home: Path, file: Path) -> None:
+    async with opened(home) as at:
+        await contexts.bootstrap(at.rt, "Other.One")
+        other = Open(at.rt, await at.rt.context("Other.One"))
+        await other.say("the other canary")
+        await at.say("the canary")
+        assert (await backup(at.rt, file)).contexts == ("Other.One", "acme")
+    await restore(home, file)
+    async with opened(home) as at:
+        assert await at.found("canary") == ["the canary"]
+        assert await Open(at.rt, await at.rt.context("Other.One")).found("canary") == ["the other canary"]
+
+
+# ---------------------------------------------------------------------- what was erased stays away
+async def nothing_of(at: Open, word: str) -> None:
+    assert await at.found(word) == []
+    assert not any(word in text for text in await at.found(f"What is Mara's {word}?"))
+    for table, rows in (await dump(at.context.db)).items():
+        assert not any(word in repr(row) for row in rows), table
+
+
+async def test_a_purge_after_the_backup_holds(home: Path, file: Path) -> None:
+    async with opened(home) as at:
+        await filled(at)
+        said = await at.say("the zephyrine is in the shed")
+        await at.state({"key": "hides", "value": "zephyrine"})
+        await backup(at.rt, file)
+        await forget(at.rt, at.context, caller(), Forget(query="zephyrine", purge=True))
+        await forget(at.rt, at.context, caller(), Forget(ids=(f"turn:{said.turns[0]}",), purge=True))
+        await nothing_of(at, "zephyrine")
+        lines = at.rt.ledger.head[0]
+    done = await restore(home, file)
+    assert done.replayed == lines > 0
+    async with opened(home) as at:
+        await nothing_of(at, "zephyrine")
+        assert await at.found("pilot boat")
+    assert not any("zephyrine" in path.read_bytes().decode("latin-1") for path in (home / "acme" / "finder").iterdir())
+
+
+async def test_what_was_retired_after_the_backup_stays_hidden(home: Path, file: Path) -> None:
+    async with opened(home) as at:
+        await filled(at)
+        await backup(at.rt, file)
+        await forget(at.rt, at.context, caller(), Forget(query="harbour pilot"))
+        before = await at.found("What is Mara's role?")
+    await restore(home, file)
+    async with opened(home) as at:
+        assert sorted(await at.found("What is Mara's role?")) == sorted(before)
+        assert not any("harbour pilot" in text for text in before)
+        past = Recall(query="What is Mara's role?", when=When(as_of=datetime(2100, 1, 1, tzinfo=UTC)))
+        assert not any("harbour pilot" in hit.text for hit in (await recall(at.rt, at.context, caller(), past)).hits)
+
+
+async def test_a_forgotten_scope_stays_forgotten(home: Path, file: Path) -> None:
+    async with opened(home) as at:
+        await filled(at)
+        await backup(at.rt, file)
+        await forget_scope(at.rt, at.context, caller(), "team/sea")
+        await nothing_of(at, "lighthouse")
+    await restore(home, file)
+    async with opened(home) as at:
+        await nothing_of(at, "lighthouse")
+
+
+async def test_an_archive_made_after_a_purge_holds_no_byte_of_it(home: Path, file: Path, tmp_path: Path) -> None:
+    async with opened(home) as at:
+        await filled(at)
+        await at.say("the zephyrine is in the shed")
+        await forget(at.rt, at.context, caller(), Forget(query="Mara: the zephyrine is in the shed", purge=True))
+        await forget(at.rt, at.context, caller(), Forget(query="the zephyrine is in the shed", purge=True))
+        await nothing_of(at, "zephyrine")
+        await backup(at.rt, file)
+    fresh = tmp_path / "fresh"
+    await restore(fresh, file, ledger=ledger_of(home))
+    files = [path for path in (file, *fresh.rglob("*")) if path.is_file()]
+    assert len(files) > 10
+    assert any(b"pilot boat" in path.read_bytes() for path in (fresh / RECORD_FOLDER).rglob("*") if path.is_file())
+    assert [path for path in files if b"zephyrine" in path.read_bytes()] == []
+
+
+# ---------------------------------------------------------------------- ledgers and peppers
+async def test_a_new_machine_needs_the_ledger_or_a_reason(home: Path, file: Path, tmp_path: Path) -> None:
+    async with opened(home) as at:
+        await at.say("the zephyrine", "the canary")
+        await backup(at.rt, file)
+        await forget(at.rt, at.context, caller(), Forget(query="the zephyrine", purge=True))
+    old = json.loads((home / "keys.json").read_bytes())["acme"]["owner"]
+    there = tmp_path / "there"
+    with pytest.raises(StoreRefused, match=r"--ledger FILE.*--new-ledger"):
+        await restore(there, file)
+    assert not (there / RECORD_FOLDER).exists()
+    done = await restore(there, file, ledger=ledger_of(home))
+    assert (done.ledger, done.replayed) == ("copied", 1)
+    assert ledger_of(there).read_bytes() == ledger_of(home).read_bytes()
+    async with opened(there) as at:
+        await nothing_of(at, "zephyrine")
+        assert await at.found("canary") == ["the canary"]
+        with pytest.raises(Unauthenticated):
+            await access.authenticate(at.rt, "acme", old, None)
+        key = done.keys["acme"].owner_key
+        assert key == json.loads((there / "keys.json").read_bytes())["acme"]["owner"]
+        assert (await access.authenticate(at.rt, "acme", key, None)).caller.principal.id == contexts.OWNER
+        assert done.management_key is not None
+        await access.authenticate_management(at.rt, done.management_key)
+
+
+async def test_a_new_ledger_is_begun_with_a_reason_that_stays(home: Path, file: Path, tmp_path: Path) -> None:
+    async with opened(home) as at:
+        await at.say("the zephyrine", "the canary")
+        await forget(at.rt, at.context, caller(), Forget(query="the zephyrine", purge=True))
+        head = at.rt.ledger.head
+        await backup(at.rt, file)
+    there = tmp_path / "there"
+    for reason in ("", "  ", "x" * 501):
+        with pytest.raises(Invalid, match="why"):
+            await restore(there, file, new_ledger_reason=reason)
+    done = await restore(there, file, new_ledger_reason="the disk burnt")
+    assert done.ledger == "new"
+    (line,) = read_ledger(ledger_of(there))
+    assert (line.kind, line.context, line.detail["reason"]) == ("new-ledger", "", "the disk burnt")
+    assert line.detail["before"] == {"seq": head[0], "digest": head[1]}
+    async with opened(there) as at:
+        assert await at.found("canary") == ["the canary"]
+        await forget(at.rt, at.context, caller(), Forget(query="the canary", purge=True))
+    async with opened(there) as at:
+        assert await at.found("canary") == []
+
+
+async def test_a_ledger_that_does_not_fit_is_refused(home: Path, file: Path, tmp_path: Path) -> None:
+    async with opened(home) as at:
+        await at.say("one", "two", "three")
+        await forget(at.rt, at.context, caller(), Forget(query="one", purge=True))
+        shutil.copy(ledger_of(home), tmp_path / "short")
+        await forget(at.rt, at.context, caller(), Forget(query="two", purge=True))
+        await backup(at.rt, file)
+        await forget(at.rt, at.context, caller(), Forget(query="three", purge=True))
+        shutil.copy(ledger_of(home), tmp_path / "long")
+    before = snapshot(home)
+    with pytest.raises(StoreRefused, match="ends before it"):
+        await restore(tmp_path / "there", file, ledger=tmp_path / "short")
+    with pytest.raises(Conflict, match="fits"):
+        await restore(home, file, new_ledger_reason="because")
+    with pytest.raises(Invalid, match="not both"):
+        await restore(home, file, new_ledger_reason="because", ledger=tmp_path / "long")
+    assert snapshot(home) == before
+    # The folder's own ledger is behind: the copy is longer and takes its place.
+    shutil.copy(tmp_path / "short", ledger_of(home))
+    with pytest.raises(StoreRefused, match="behind it"):
+        await restore(home, file)
+    done = await restore(home, file, ledger=tmp_path / "long")
+    assert (done.ledger, done.replayed) == ("copied", 1)
+    assert done.aside["ledger"].is_dir()
+    # Damaged: the copy replaces it, and the damaged one is kept aside.
+    ledger_of(home).write_bytes(b"{}\n")
+    with pytest.raises(StoreRefused, match="damaged at line 1"):
+        await restore(home, file)
+    assert (await restore(home, file, ledger=tmp_path / "long")).ledger == "copied"
+    # The folder's own ledger is the longer one: it stays.
+    (tmp_path / "middle").write_bytes(b"".join(ledger_of(home).read_bytes().splitlines(keepends=True)[:2]))
+    assert (await restore(home, file, ledger=tmp_path / "middle")).ledger == "kept"
+    async with opened(home) as at:
+        assert at.rt.ledger.head[0] == 3
+        assert await at.found("three") == []
+
+
+async def test_an_empty_ledger_of_another_folder_proves_nothing(home: Path, file: Path, tmp_path: Path) -> None:
+    async with opened(home) as at:
+        await at.say("the canary")
+        await backup(at.rt, file)
+    async with opened(tmp_path / "other"):
+        pass
+    with pytest.raises(StoreRefused, match="nothing says"):
+        await restore(tmp_path / "other", file)
+    await restore(home, file)
+
+
+async def test_a_record_is_not_served_with_a_ledger_that_lost_lines(home: Path) -> None:
+    async with opened(home) as at:
+        number = at.rt.ledger.append("acme", "purge", ["turn:gone"], 1)
+        batch = Batch(at=at.rt.clock())
         note_tombstone(batch, number)
-        await context.commit(batch)
-    (tmp_path / LEDGER_FOLDER / FILE_NAME).unlink()
-    async with open_runtime(Config(data=tmp_path)) as rt:
+        await at.context.commit(batch)
+    ledger_of(home).unlink()
+    async with open_runtime(Config(data=home)) as rt:
         with pytest.raises(StoreRefused, match=r"ends at number 0, and the record has carried out number 1.*doctor"):
             await rt.context("acme")
+
+
+# ---------------------------------------------------------------------- refusals change nothing
+def snapshot(folder: Path) -> dict[str, bytes]:
+    skipped = ("lock",)
+    return {
+        str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name not in skipped
+    }
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "trailer", "newer schema", "no such table"])
+async def test_a_bad_archive_changes_nothing(home: Path, file: Path, damage: str) -> None:
+    async with opened(home) as at:
+        await at.say("the canary")
+        await backup(at.rt, file)
+    content = file.read_bytes()
+    lines = content.splitlines(keepends=True)
+    changes: dict[str, Callable[[], bytes]] = {
+        "cut": lambda: content[:-100],
+        "flipped": lambda: content.replace(b"the canary", b"the canapy"),
+        "trailer": lambda: b"".join([*lines[:-1], lines[-1].replace(b'"turn":1', b'"turn":2')]),
+        "newer schema": lambda: content.replace(b'"context":', b'"context":9', 1),
+        "no such table": lambda: b"".join(lines[:2]) + b"{}\n",
+    }
+    file.write_bytes(changes[damage]())
+    assert file.read_bytes() != content
+    before = snapshot(home)
+    with pytest.raises((Invalid, StoreRefused)):
+        await restore(home, file)
+    assert snapshot(home) == before
+
+
+async def test_a_folder_in_use_is_refused(home: Path, file: Path) -> None:
+    await saved(home, file)
+    with FolderLock(home), pytest.raises(StoreRefused, match="owns the folder"):
+        await restore(home, file)
+
+
+# ---------------------------------------------------------------------- interruptions
+INTERRUPTED = """
+import asyncio, os, sys
+from pathlib import Path
+from keeps.services import archive
+from keeps.store import swap
+
+home, file, point = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+moves = 0
+
+def watch(step):
+    if step.stage == point:
+        os._exit(9)
+
+def dying(name):
+    work = getattr(swap, name)
+    def die(*arguments):
+        global moves
+        if name == "_move":
+            if str(moves) == point.partition(" ")[2]:
+                os._exit(9)
+            moves += 1
+        elif name == point:
+            os._exit(9)
+        return work(*arguments)
+    setattr(swap, name, die)
+
+for name in ("_move", "write_private", "_move_finders"):
+    dying(name)
+asyncio.run(archive.restore(home, file, progress=watch))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("point", "new"),
+    [
+        ("load", False),
+        ("open", False),
+        ("swap", False),
+        ("write_private", False),
+        ("move 0", True),
+        ("move 1", True),
+        ("_move_finders", True),
+    ],
+)
+async def test_a_killed_restore_leaves_the_old_or_the_new_record(home: Path, file: Path, point: str, new: bool) -> None:
+    async with opened(home) as at:
+        await at.say("the first canary")
+        await backup(at.rt, file)
+        await at.say("the second canary")
+    command = [sys.executable, "-c", INTERRUPTED, str(home), str(file), point]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    assert done.returncode == 9, done.stderr
+    copy = home.with_name("copy")
+    shutil.copytree(home, copy)
+    async with opened(home) as at:
+        wanted = {"the first canary"} if new else {"the first canary", "the second canary"}
+        assert set(await at.found("canary")) == wanted
+    for folder in (home, copy):  # opened in between, or not
+        finished = await restore(folder, file)
+        assert "record" in finished.aside
+        assert not (folder / STAGING).exists()
+        async with opened(folder) as at:
+            assert await at.found("canary") == ["the first canary"]
+
+
+async def test_an_error_on_the_way_leaves_nothing_behind(home: Path, file: Path) -> None:
+    async with opened(home) as at:
+        await at.say("the canary")
+        await backup(at.rt, file)
+    before = snapshot(home)
+
+    def fail(step: Step) -> None:
+        if step.stage == "open":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await restore(home, file, progress=fail)
+    assert snapshot(home) == before
+    done: Restored = await restore(home, file)
+    assert done.contexts == ("acme",)
