@@ -444,6 +444,8 @@ class TestScope:
         for table in ("attribute", "turn", "session", "relates_to", "follows", "chain"):
             assert {r["scope_set"] for r in await rows_in(context, table)} <= bo, table
         assert {r["scope_set"] for r in await rows_in(context, "entity")} <= bo
+        (edge,) = await rows_in(context, "follows")
+        assert (edge["in"], edge["out"]) == (RecordID("turn", first.turns[0]), RecordID("turn", second.turns[0]))
         await say(rt, context, "We go on", scope=None, session=first.session)
 
     async def test_it_takes_the_verb_over_the_whole_subtree(self, rt: Runtime, context: Context) -> None:

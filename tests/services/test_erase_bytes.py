@@ -69,10 +69,8 @@ async def state(rt: Runtime, context: Context, *entries: dict[str, object], **mo
         expires_at=rt.clock() + timedelta(days=1),
         render=lambda done: repr(done),
     )
-    scope = parse_scopes("user/mara")
-    return await remember(
-        rt, context, caller(), Remember(infer=Infer.TRIPLES, triples=triples, scope=scope, reply=key, **more)
-    )
+    where = {"scope": parse_scopes("user/mara")} | more
+    return await remember(rt, context, caller(), Remember(infer=Infer.TRIPLES, triples=triples, reply=key, **where))
 
 
 async def say(rt: Runtime, context: Context, text: str, **more: Any) -> Remembered:
