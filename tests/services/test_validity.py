@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from keeps.core.entities import entity_ref
 from keeps.core.facts import Fact
 from keeps.core.validity import When
-from keeps.services import entities
+from keeps.services import entities, erase
 from keeps.services.entities import GetEntity
+from keeps.services.erase import Forget
 from keeps.services.runtime import Context, Runtime
 from tests.services.conftest import HandClock, caller
 from tests.services.saying import action, fact, relation, say
@@ -67,6 +68,21 @@ async def test_the_table_of_times_through_the_store(rt: Runtime, context: Contex
     ]
     for times, expected in table:
         assert await answer(rt, context, **times) == expected, times
+
+
+async def test_example_5_what_was_forgotten_answers_no_time(rt: Runtime, context: Context, clock: HandClock) -> None:
+    for number, role in ((2020, "X"), (2021, "Y")):
+        await say(rt, context, EVERYONE, fact("role", role), observed_at=year(number))
+    await say(rt, context, EVERYONE, fact("town", "Leith"), observed_at=year(2020))
+    recorded = clock.now
+    assert await answer(rt, context, as_of=year(2020, 6)) == ["Leith", "X"]
+    await erase.forget(rt, context, EVERYONE, Forget(query="role"))
+    assert await answer(rt, context, as_of=year(2020, 6)) == ["Leith"]
+    assert await answer(rt, context, at_instant=recorded) == ["Leith"]
+    assert await answer(rt, context, valid_from=year(2000)) == ["Leith"]
+    await say(rt, context, EVERYONE, fact("role", "Z"), observed_at=year(2020, 3))
+    assert await answer(rt, context) == ["Leith", "Z"], "said anew, it is known anew"
+    assert await answer(rt, context, as_of=year(2020, 6)) == ["Leith", "Z"]
 
 
 async def test_relations_keep_to_the_time_asked_about(rt: Runtime, context: Context) -> None:
