@@ -82,7 +82,9 @@ class Call:
     ) -> Response:
         """The reply to a write whose service keeps the reply in its own commit, under the key `act` is given."""
         caller, context = self.caller, self.context
-        who = (context.id, caller.principal_id, caller.delegate)
+        # A key with grants of its own must not be handed the reply, or the new secret, that a wider one was given.
+        narrowed = caller.key_id if caller.key_grants is not None else None
+        who = (context.id, caller.principal_id, caller.delegate, narrowed)
         claim = claim_of(self.request, self.request.scope["state"].get("body"), who)
         if claim is None:
             return Response(render(await act(None)), status, media_type=_JSON)
