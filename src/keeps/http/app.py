@@ -34,6 +34,7 @@ _ROUTERS = (
     health.router,
     contexts.router,
     managed.router,
+    reserved.management,
     me.router,
     facts.router,
     query.router,

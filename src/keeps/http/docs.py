@@ -71,8 +71,8 @@ def describe(app: FastAPI) -> dict[str, Any]:
         if isinstance(route.original_route, APIRoute)
         for method in route.methods or ()
     }
-    bodies = {reader.model for found in readers.values() for reader in found if isinstance(reader, JsonBody)}
-    ordered = sorted(bodies, key=lambda model: model.__name__)
+    models = {reader.model for found in readers.values() for reader in found}
+    ordered = sorted(models, key=lambda model: model.__name__)
     _, defined = models_json_schema([(model, "validation") for model in ordered], ref_template=_REF)
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     schemas.update(defined.get("$defs", {}))
@@ -103,7 +103,7 @@ def _body(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _parameters(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
-    schema = model.model_json_schema()
+    schema = model.model_json_schema(ref_template=_REF)
     for name, member in schema.get("properties", {}).items():
         yield {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": member}
 

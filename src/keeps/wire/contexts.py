@@ -17,7 +17,7 @@ from keeps.wire.base import WireIn, WireOut
 _SNAKE = ConfigDict(alias_generator=None)
 
 
-class ContextIn(WireIn):
+class ManagedContextIn(WireIn):
     model_config = _SNAKE
 
     namespace: str | None = None
@@ -41,7 +41,7 @@ class ContextIn(WireIn):
         )
 
 
-class ContextPatchIn(WireIn):
+class ManagedContextPatchIn(WireIn):
     model_config = _SNAKE
 
     description: str | None = None
@@ -90,7 +90,7 @@ class ManagementOut(WireOut):
     model_config = _SNAKE
 
 
-class ContextOut(ManagementOut):
+class ManagedContextOut(ManagementOut):
     id: str
     namespace: str
     database: str
@@ -112,8 +112,8 @@ class ContextOut(ManagementOut):
         )
 
 
-class ContextListOut(ManagementOut):
-    contexts: list[ContextOut]
+class ManagedContextListOut(ManagementOut):
+    contexts: list[ManagedContextOut]
 
 
 class ManagedPrincipalOut(ManagementOut):

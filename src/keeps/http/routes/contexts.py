@@ -12,7 +12,13 @@ from keeps.core.access import VERB_DESCRIPTIONS
 from keeps.http.body import JsonBody
 from keeps.http.deps import AdminCall, no_content, reply
 from keeps.services import contexts
-from keeps.wire.contexts import ContextIn, ContextListOut, ContextOut, ContextPatchIn, VerbOut
+from keeps.wire.contexts import (
+    ManagedContextIn,
+    ManagedContextListOut,
+    ManagedContextOut,
+    ManagedContextPatchIn,
+    VerbOut,
+)
 
 router = APIRouter(prefix="/api/v1", tags=["management: contexts"])
 
@@ -24,37 +30,37 @@ async def list_verbs(call: AdminCall) -> Response:
     return Response(json.dumps(verbs), media_type="application/json")
 
 
-@router.get("/contexts", response_model=ContextListOut)
+@router.get("/contexts", response_model=ManagedContextListOut)
 async def list_contexts(call: AdminCall) -> Response:
     """All contexts, in order of their ids."""
     rows = await contexts.list_all(call.rt)
-    return reply(ContextListOut(contexts=[ContextOut.of(row) for row in rows]))
+    return reply(ManagedContextListOut(contexts=[ManagedContextOut.of(row) for row in rows]))
 
 
-@router.post("/contexts/{context_id:segment}", status_code=201, response_model=ContextOut)
+@router.post("/contexts/{context_id:segment}", status_code=201, response_model=ManagedContextOut)
 async def create_context(
     context_id: str,
     call: AdminCall,
-    body: Annotated[ContextIn, Depends(JsonBody(ContextIn))],
+    body: Annotated[ManagedContextIn, Depends(JsonBody(ManagedContextIn))],
 ) -> Response:
     """Make a context with its reserved principals, and no keys."""
-    return reply(ContextOut.of(await contexts.create(call.rt, body.to_core(context_id))), 201)
+    return reply(ManagedContextOut.of(await contexts.create(call.rt, body.to_core(context_id))), 201)
 
 
-@router.get("/contexts/{context_id:segment}", response_model=ContextOut)
+@router.get("/contexts/{context_id:segment}", response_model=ManagedContextOut)
 async def get_context(context_id: str, call: AdminCall) -> Response:
     """A context with the configuration that holds in it."""
-    return reply(ContextOut.of(await contexts.get(call.rt, context_id)))
+    return reply(ManagedContextOut.of(await contexts.get(call.rt, context_id)))
 
 
-@router.patch("/contexts/{context_id:segment}", response_model=ContextOut)
+@router.patch("/contexts/{context_id:segment}", response_model=ManagedContextOut)
 async def change_context(
     context_id: str,
     call: AdminCall,
-    body: Annotated[ContextPatchIn, Depends(JsonBody(ContextPatchIn))],
+    body: Annotated[ManagedContextPatchIn, Depends(JsonBody(ManagedContextPatchIn))],
 ) -> Response:
     """Change a context; its configuration is laid over what is there."""
-    return reply(ContextOut.of(await contexts.patch(call.rt, context_id, body.to_core())))
+    return reply(ManagedContextOut.of(await contexts.patch(call.rt, context_id, body.to_core())))
 
 
 @router.delete("/contexts/{context_id:segment}", status_code=204)
