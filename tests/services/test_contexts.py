@@ -16,6 +16,7 @@ from keeps.core.errors import Conflict, Invalid, NotFound, NotImplementedYet, Un
 from keeps.services import access, contexts
 from keeps.services.contexts import ContextChange, NewContext
 from keeps.services.runtime import Runtime, open_runtime
+from keeps.store import meta as store_meta
 from keeps.store import principals as store_principals
 from keeps.store import secrets as store_secrets
 from tests.services.conftest import HandClock
@@ -196,6 +197,15 @@ async def test_deleted_context_is_gone_and_its_name_free(rt: Runtime) -> None:
     with pytest.raises(Unauthenticated):
         await access.authenticate(rt, "acme", made.owner_key, None)
     await access.authenticate(rt, "acme", again.owner_key, None)
+
+
+async def test_what_was_erased_in_an_earlier_context_of_the_name_does_not_touch_the_new_one(rt: Runtime) -> None:
+    await contexts.bootstrap(rt, "acme")
+    rt.ledger.append("acme", "purge", ["turn:t1"], 1)
+    await contexts.delete(rt, "acme")
+    await contexts.bootstrap(rt, "acme")
+    opened = await rt.context("acme")
+    assert await store_meta.applied_tombstone(opened.db) == rt.ledger.head[0] == 1
 
 
 async def test_reissue_revokes_all_keys(rt: Runtime) -> None:
