@@ -1,0 +1,96 @@
+"""What a memory of many rows costs: time to ask, memory, bytes on disk, time to start and to build the index anew."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from evals.making import Writer
+from evals.place import CONTEXT, Library, fill, folder_bytes, library, resident_mb, served, spread_ms
+
+from keeps.core.scopes import Lens
+from keeps.services import index
+from keeps.services.recall import Recall, readable_sets, recall
+
+_WARM_UP: Final = 20
+
+
+async def growth(folder: Path, rows: int, *, questions: int, recalls: int) -> dict[str, Any]:
+    """Figures of a memory with `rows` messages in one scope, in `folder`, which must be empty.
+
+    `questions` are timed in the library, in the finder alone and over HTTP; `recalls` are made before the memory
+    of the server's processes is read.
+    """
+    writer = Writer(4)
+    messages = writer.messages(rows)
+    asked = [writer.question(messages[at * rows // (questions + _WARM_UP)]) for at in range(questions + _WARM_UP)]
+    async with library(folder) as at:
+        started = time.perf_counter()
+        await fill(at, messages)
+        filled_s = time.perf_counter() - started
+        figures: dict[str, Any] = {
+            "rows": rows,
+            "fill_messages_per_s": round(rows / filled_s),
+            "find": await _finding(at, asked),
+            "recall": await _recalling(at, asked),
+        }
+    figures |= {
+        "record_bytes": folder_bytes(folder / "record"),
+        "finder_bytes_a_row": round(folder_bytes(folder / CONTEXT / "finder") / rows),
+    }
+    figures |= await asyncio.to_thread(_serving, folder, asked, recalls)
+    inside, outside = figures["recall"]["p50_ms"], figures["http_recall"]["p50_ms"]
+    figures["http_recall"]["over_library_ms"] = round(outside - inside, 3)
+    figures["rebuild_s"] = await _rebuilding(folder)
+    return figures
+
+
+async def _finding(at: Library, asked: Sequence[str]) -> dict[str, float]:
+    """The text leg alone: from the question to ids and scores."""
+    sets = readable_sets(at.context, at.caller, Lens())
+    times: list[float] = []
+    for question in asked:
+        started = time.perf_counter()
+        await at.context.finder.find(question, sets)
+        times.append(time.perf_counter() - started)
+    return spread_ms(times[_WARM_UP:])
+
+
+async def _recalling(at: Library, asked: Sequence[str]) -> dict[str, float]:
+    times: list[float] = []
+    found = 0
+    for question in asked:
+        started = time.perf_counter()
+        found += bool((await recall(at.rt, at.context, at.caller, Recall(query=question))).hits)
+        times.append(time.perf_counter() - started)
+    assert found == len(asked), "a question cut out of a message found nothing"
+    return spread_ms(times[_WARM_UP:])
+
+
+def _serving(folder: Path, asked: Sequence[str], recalls: int) -> dict[str, Any]:
+    """A server started on the folder: until its first answer, over HTTP, and what its processes hold."""
+    with served(folder, question=asked[0]) as server, server.client() as http:
+        times: list[float] = []
+        for question in asked:
+            started = time.perf_counter()
+            http.post("/query", json={"query": question}).raise_for_status()
+            times.append(time.perf_counter() - started)
+        for number in range(recalls - len(asked)):
+            http.post("/query", json={"query": asked[number % len(asked)]}).raise_for_status()
+        return {
+            "start_to_first_answer_s": round(server.started_s, 2),
+            "http_recall": spread_ms(times[_WARM_UP:]),
+            "recalls": max(recalls, len(asked)),
+            "resident_mb": resident_mb(server.pid),
+        }
+
+
+async def _rebuilding(folder: Path) -> float:
+    """Seconds for a new index from the record."""
+    async with library(folder) as at:
+        started = time.perf_counter()
+        await index.rebuild(at.context.indexed)
+        return round(time.perf_counter() - started, 2)

@@ -1,0 +1,93 @@
+"""How well it finds, measured with a benchmark kit that is not part of this project.
+
+The kit is found by the environment: `KEEPS_BENCH_KIT` names its folder, `KEEPS_BENCH_PYTHON` a Python that has what
+it imports. It brings the data and the measures and asks a server of ours over HTTP; each run gets a server with an
+empty folder, and only its report is kept.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from evals.place import CONTEXT, served
+
+from evals import text_leg
+
+CONVERSATIONS: Final = ("locomo", "realtalk")
+SAFETY: Final = ("synth_scopes", "synth_forget", "synth_cites")
+_RUN_S: Final = 1800
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """The folder of a kit and the Python to run it with."""
+
+    folder: Path
+    python: str
+
+
+def find_kit() -> Kit | None:
+    """The kit that the environment names; None without one."""
+    folder = os.environ.get("KEEPS_BENCH_KIT")
+    return Kit(Path(folder), os.environ.get("KEEPS_BENCH_PYTHON") or sys.executable) if folder else None
+
+
+async def leg(kit: Kit, folder: Path, names: Sequence[str] = CONVERSATIONS) -> dict[str, Any]:
+    """The text leg alone on sets of conversations, beside the kit's BM25 with stemming."""
+    sys.path.insert(0, str(kit.folder))
+    try:
+        datasets, metrics = importlib.import_module("memkit.datasets"), importlib.import_module("memkit.metrics")
+    finally:
+        sys.path.remove(str(kit.folder))
+    return {name: await text_leg.measure(name, folder / name, datasets, metrics) for name in names}
+
+
+def asked(kit: Kit, folder: Path, name: str) -> dict[str, Any]:
+    """What the kit reports of our server on one of its sets: recall, MRR, times, and for some sets what leaked.
+
+    Raises: RuntimeError with the end of what the kit said when it fails.
+    """
+    report = folder / f"{name}.json"
+    data = folder / name
+    with served(data) as server:
+        environment = os.environ | {
+            "MEMBENCH_URL": server.endpoint,
+            "MEMBENCH_TOKEN": server.key,
+            "MEMBENCH_CTX": CONTEXT,
+            "MEMBENCH_INGEST": "batch",
+            "MEMBENCH_PID": str(server.pid),
+            "MEMBENCH_DATA": str(data),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        command = [kit.python, str(kit.folder / "run.py"), "--system", "http", "--dataset", name]
+        command += ["--embedder", "hash", "--out", str(report)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_RUN_S, check=False)
+    if done.returncode != 0 or not report.exists():
+        raise RuntimeError(f"the kit failed on {name}: {done.stderr[-500:]}")
+    return _summary(json.loads(report.read_text()))
+
+
+def _summary(report: dict[str, Any]) -> dict[str, Any]:
+    """The part of a report that says something about us."""
+    overall = report.get("quality", {}).get("overall", {})
+    summary: dict[str, Any] = {
+        "items": report["n_items"],
+        "questions": overall.get("n"),
+        "recall@10": overall.get("recall@10"),
+        "mrr": overall.get("mrr"),
+        "query_ms": report.get("query_ms"),
+        "query_errors": report.get("query_errors"),
+        "items_per_s": report["ingest"]["items_per_s"],
+        "unknown_hits": report.get("unknown_hits"),
+        "rss_mb": report["rss_mb"]["end"],
+    }
+    summary |= {part: report[part] for part in ("special", "delete", "cites") if report.get(part)}
+    return {name: value for name, value in summary.items() if value is not None}
