@@ -210,11 +210,20 @@ class Wanted:
 
 
 _LISTED: Final[Mapping[str, tuple[LiteralString, LiteralString]]] = {
-    "attribute": (" FROM attribute WHERE" + _LIVE, "known_at"),
-    "relates_to": (" FROM relates_to WHERE" + _LIVE, "known_at"),
-    "action": (" FROM action WHERE" + _LIVE, "recorded_at"),
+    "attribute": (" FROM attribute", "known_at"),
+    "relates_to": (" FROM relates_to", "known_at"),
+    "action": (" FROM action", "recorded_at"),
 }
 """How each table is listed: by the time a fact became known, by the time an action was written down."""
+
+_INDEXES: Final[Mapping[str, LiteralString]] = {
+    "entity": " WITH INDEX attribute_entity",
+    "subject": " WITH INDEX relation_subject",
+    "object": " WITH INDEX relation_object",
+    "actor": " WITH INDEX action_actor",
+    "key": " WITH INDEX attribute_key",
+}
+"""The index to use, the first that fits: left alone the engine may walk all rows of a scope set."""
 
 _COLUMNS: Final[Mapping[str, LiteralString]] = {
     "entity": " AND entity = $entity",
@@ -229,6 +238,11 @@ _COLUMNS: Final[Mapping[str, LiteralString]] = {
 
 def _listing(wanted: Wanted) -> tuple[LiteralString, LiteralString]:
     part, order = _LISTED[wanted.table]
+    for column, hint in _INDEXES.items():
+        if column in wanted.equal:
+            part = part + hint
+            break
+    part = part + " WHERE" + _LIVE
     for column in wanted.equal:
         part = part + _COLUMNS[column]
     if wanted.since is not None:
@@ -284,25 +298,34 @@ class Tally:
     last_known_at: datetime
 
 
+_TALLIES: Final[LiteralString] = (
+    "SELECT entity AS ref, count() AS n, time::max(known_at) AS last FROM attribute WHERE"
+    + _LIVE
+    + " GROUP BY ref TIMEOUT 10s;"
+    "SELECT subject AS ref, count() AS n, time::max(known_at) AS last FROM relates_to WHERE"
+    + _LIVE
+    + " GROUP BY ref TIMEOUT 10s;"
+    "SELECT actor AS ref, count() AS n, time::max(known_at) AS last FROM action WHERE"
+    + _LIVE
+    + " GROUP BY ref TIMEOUT 10s;"
+)
+_TALLIES_OF: Final[LiteralString] = (
+    "SELECT entity AS ref, count() AS n, time::max(known_at) AS last FROM attribute WITH INDEX attribute_entity"
+    " WHERE entity IN $refs AND" + _LIVE + " GROUP BY ref TIMEOUT 10s;"
+    "SELECT subject AS ref, count() AS n, time::max(known_at) AS last FROM relates_to WITH INDEX relation_subject"
+    " WHERE subject IN $refs AND" + _LIVE + " GROUP BY ref TIMEOUT 10s;"
+    "SELECT actor AS ref, count() AS n, time::max(known_at) AS last FROM action WITH INDEX action_actor"
+    " WHERE actor IN $refs AND" + _LIVE + " GROUP BY ref TIMEOUT 10s;"
+)
+
+
 async def tallies(
     db: Db, readable: Collection[str], now: datetime, refs: Sequence[EntityRef] | None = None
 ) -> dict[EntityRef, Tally]:
     """Tallies of `refs`, or of every entity, over the readable scope sets; entities without any are left out."""
-    only = refs is not None
-    script = (
-        "SELECT entity AS ref, count() AS n, time::max(known_at) AS last FROM attribute WHERE"
-        + (" entity IN $refs AND" if only else "")
-        + _LIVE
-        + " GROUP BY ref TIMEOUT 10s;"
-        "SELECT subject AS ref, count() AS n, time::max(known_at) AS last FROM relates_to WHERE"
-        + (" subject IN $refs AND" if only else "")
-        + _LIVE
-        + " GROUP BY ref TIMEOUT 10s;"
-        "SELECT actor AS ref, count() AS n, time::max(known_at) AS last FROM action WHERE"
-        + (" actor IN $refs AND" if only else "")
-        + _LIVE
-        + " GROUP BY ref TIMEOUT 10s;"
-    )
+    if refs is not None and not refs:
+        return {}
+    script = _TALLIES if refs is None else _TALLIES_OF
     parts = await db.run(script, timeout_s=_LIST_S, sets=sorted(readable), now=now, refs=[str(r) for r in refs or ()])
     summed: dict[EntityRef, Tally] = {}
     for row in (row for part in parts for row in part):
@@ -320,9 +343,8 @@ async def sentences(
     if not refs:
         return {}
     (found,) = await db.run(
-        "SELECT entity, summary, importance, confidence, known_at, id FROM attribute WHERE entity IN $refs AND"
-        + _LIVE
-        + " TIMEOUT 10s;",
+        "SELECT entity, summary, importance, confidence, known_at, id FROM attribute WITH INDEX attribute_entity"
+        " WHERE entity IN $refs AND" + _LIVE + " TIMEOUT 10s;",
         timeout_s=_LIST_S,
         sets=sorted(readable),
         now=now,
@@ -347,8 +369,8 @@ async def between(
 ) -> list[Relation]:
     """Relations of a label from any of `subjects` to any of `objects`, retired ones left out, newest known first."""
     (found,) = await db.run(
-        "SELECT * FROM relates_to WHERE subject IN $subjects AND label = $label AND object IN $objects"
-        " AND scope_set IN $sets AND forgotten_at = NONE TIMEOUT 5s;",
+        "SELECT * FROM relates_to WITH INDEX relation_subject WHERE subject IN $subjects AND label = $label"
+        " AND object IN $objects AND scope_set IN $sets AND forgotten_at = NONE TIMEOUT 5s;",
         timeout_s=_READ_S,
         subjects=[str(ref) for ref in subjects],
         objects=[str(ref) for ref in objects],

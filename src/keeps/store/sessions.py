@@ -84,8 +84,8 @@ async def spoken(db: Db, sessions: Sequence[str], readable: Collection[str]) -> 
     if not sessions:
         return {}
     (found,) = await db.run(
-        "SELECT session, count() AS n, time::max(known_at) AS last FROM turn WHERE session IN $sessions"
-        " AND scope_set IN $sets AND forgotten_at = NONE GROUP BY session TIMEOUT 10s;",
+        "SELECT session, count() AS n, time::max(known_at) AS last FROM turn WITH INDEX turn_place"
+        " WHERE session IN $sessions AND scope_set IN $sets AND forgotten_at = NONE GROUP BY session TIMEOUT 10s;",
         timeout_s=15.0,
         sessions=list(sessions),
         sets=sorted(readable),
@@ -96,8 +96,8 @@ async def spoken(db: Db, sessions: Sequence[str], readable: Collection[str]) -> 
 async def last_turns(db: Db, sets: ScopeSets, session: str, readable: Collection[str], limit: int) -> list[Turn]:
     """The last active turns of a session, at most `limit`, oldest first."""
     (found,) = await db.run(
-        "SELECT * FROM turn WHERE session = $session_id AND scope_set IN $sets AND forgotten_at = NONE"
-        " ORDER BY seq DESC LIMIT $limit TIMEOUT 5s;",
+        "SELECT * FROM turn WITH INDEX turn_place WHERE session = $session_id AND scope_set IN $sets"
+        " AND forgotten_at = NONE ORDER BY seq DESC LIMIT $limit TIMEOUT 5s;",
         timeout_s=_READ_S,
         session_id=session,
         sets=sorted(readable),
@@ -138,7 +138,7 @@ async def turns_of(
 ) -> list[Turn]:
     """Active turns of a session with a number above `after`, oldest first, at most `limit`."""
     found = await db.run(
-        "SELECT * FROM turn WHERE session = $session_id AND seq > $after AND scope_set IN $sets"
+        "SELECT * FROM turn WITH INDEX turn_place WHERE session = $session_id AND seq > $after AND scope_set IN $sets"
         " AND forgotten_at = NONE ORDER BY seq LIMIT $limit START $offset TIMEOUT 5s;",
         timeout_s=_READ_S,
         session_id=session,
@@ -155,7 +155,7 @@ async def turns_at(db: Db, sets: ScopeSets, session: str, places: Sequence[int])
     if not places:
         return []
     found = await db.run(
-        "SELECT * FROM turn WHERE session = $session_id AND seq IN $places TIMEOUT 5s;",
+        "SELECT * FROM turn WITH INDEX turn_place WHERE session = $session_id AND seq IN $places TIMEOUT 5s;",
         timeout_s=_READ_S,
         session_id=session,
         places=list(places),
