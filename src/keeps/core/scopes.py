@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NewType, Protocol, TypeVar, cast
 from urllib.parse import unquote
 
@@ -148,6 +149,13 @@ def _path_of(text: str) -> ScopePath:
     return ScopePath("/".join(segments))
 
 
+@lru_cache(maxsize=4096)
+def _id_of(clauses: frozenset[frozenset[ScopePath]]) -> str:
+    """See `Scope.id`. Kept, because every row written or read asks for it."""
+    text = json.dumps(sorted(sorted(clause) for clause in clauses), ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Who a record belongs to: an OR of clauses, each an AND of paths. Without clauses it takes the root."""
@@ -169,8 +177,7 @@ class Scope:
     @property
     def id(self) -> str:
         """A hash of all clauses, 32 hex digits: equal exactly when the scopes are equal."""
-        text = json.dumps(self._sorted(), ensure_ascii=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
+        return _id_of(self.clauses)
 
     def nodes(self) -> frozenset[ScopePath]:
         """Every path named in some clause."""
