@@ -317,3 +317,24 @@ async def test_the_description_covers_every_route_and_every_parameter_is_a_segme
                 assert "requestBody" in operation, path
             assert operation["summary"]
             assert operation["description"]
+
+
+async def test_what_calls_a_model_can_be_stopped(served: Any) -> None:
+    name, manager = fresh("ctx-"), {"Authorization": f"Bearer {served.management_key}"}
+    contexts = f"{served.endpoint}/api/v1/contexts"
+    async with httpx.AsyncClient() as client:
+        await client.post(f"{contexts}/{name}", json={"enforcement_blocked": True}, headers=manager)
+        key = (await client.post(f"{contexts}/{name}/principals/admin/keys/main", headers=manager)).json()["key"]
+        http = {"url": f"{served.endpoint}/api/v1/{name}/facts", "headers": {"Authorization": f"Bearer {key}"}}
+        stopped = await client.post(json={"text": "x"}, **http)
+        assert (stopped.status_code, stopped.headers["Retry-After"]) == (429, "60")
+        assert (await client.post(json=note("x"), **http)).status_code == 200
+
+
+async def test_a_principal_is_made_once_a_key(http: httpx.AsyncClient) -> None:
+    key = {"Idempotency-Key": secrets.token_hex()}
+    body = {"displayName": fresh("Bot ")}
+    one = await http.post("/principals", json=body, headers=key)
+    two = await http.post("/principals", json=body, headers=key)
+    assert (one.status_code, two.status_code) == (201, 201)
+    assert one.json() == two.json()

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from keeps.core import errors
-from keeps.core.errors import Conflict, Invalid, KeepsError, NotFound, Unavailable
+from keeps.core.errors import Conflict, Invalid, KeepsError, Limited, NotFound, Unavailable
 from keeps.wire.problems import INTERNAL, PROBLEMS, body_of, error_of, problem_of
 
 CLASSES = [
@@ -52,7 +52,7 @@ def test_the_body_is_readable_in_both_conventions() -> None:
         (400, "plain text", Invalid, "plain text"),
         (418, None, Invalid, "the server answered 418"),
         (500, {"error": "e"}, Unavailable, "e"),
-        (429, {"message": "slow", "retry_after": 2}, Unavailable, "slow"),
+        (429, {"message": "slow", "retry_after": 2}, Limited, "slow"),
     ],
 )
 def test_foreign_bodies_are_understood(status: int, body: object, kind: type[KeepsError], message: str) -> None:

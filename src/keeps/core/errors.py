@@ -48,6 +48,10 @@ class UnsupportedMedia(KeepsError):
     """A content type or encoding that is not accepted."""
 
 
+class Limited(KeepsError):
+    """A budget or a rate is used up: later, or after an operator raised it, the same request may pass."""
+
+
 class NotImplementedYet(KeepsError):
     """A reserved surface this build does not serve."""
 

@@ -61,6 +61,7 @@ def create_app(rt: Runtime, *, host: str = "127.0.0.1") -> FastAPI:
             allowed_hosts=hosts_for(host, config.allowed_hosts),
             cors_origins=config.cors_origins,
             max_in_flight=config.max_in_flight,
+            max_body_bytes=config.max_body_bytes,
             legacy_list_user_agents=config.legacy_list_user_agents,
         )
     )

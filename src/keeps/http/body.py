@@ -1,4 +1,4 @@
-"""Reading a JSON body: at most 1 MiB, and only what every reader of JSON understands the same way.
+"""Reading a JSON body: at most 1 MiB unless set otherwise, and only what every reader of JSON understands the same way.
 
 Size, nesting and length of arrays are settled on the bytes before anything is parsed, so that a hostile body
 costs a bounded amount of time and memory. Duplicate names, numbers that would be rounded or wrapped, and text
@@ -50,7 +50,7 @@ class JsonBody(Generic[ModelT]):
 
 async def read_object(request: Request) -> dict[str, Any]:
     """The members of the JSON object in the body; empty for an empty body. Raises as `JsonBody` does."""
-    data = await read_bytes(request)
+    data = await read_bytes(request, limit_bytes=request.app.state.settings.max_body_bytes)
     # A client that sends no body may still name a type of its own choice for it.
     if not data.strip(_BLANK):
         return {}

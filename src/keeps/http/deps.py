@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Depends, Request
@@ -56,7 +56,7 @@ class Call:
         act: Callable[[], Awaitable[T]],
         render: Callable[[T], str],
         *,
-        status: int = 200,
+        status: int | Callable[[T], int] = 200,
         rows: Callable[[T], Sequence[str]] | None = None,
     ) -> Response:
         """The reply to a write that keeps no reply itself; with `rows` it is kept afterwards for a repeat.
@@ -65,13 +65,15 @@ class Call:
         a repeat finds only a twin running now: for replies with a secret, and writes that may well run twice.
         """
 
-        async def perform(key: ReplyKey | None) -> T:
+        async def perform(key: ReplyKey | None) -> Answer:
             done = await act()
+            answer = Answer(status if isinstance(status, int) else status(done), render(done))
             if key is not None and rows is not None:
-                await replies.save(self.rt, self.context, key, render(done), rows=rows(done))
-            return done
+                kept = replace(key, status=answer.status)
+                await replies.save(self.rt, self.context, kept, answer.body, rows=rows(done))
+            return answer
 
-        return await self.keyed(perform, render, status=status)
+        return await self._reserved(perform, render)
 
     async def keyed(
         self,
@@ -81,23 +83,34 @@ class Call:
         status: int = 200,
     ) -> Response:
         """The reply to a write whose service keeps the reply in its own commit, under the key `act` is given."""
+
+        async def perform(key: ReplyKey | None) -> Answer:
+            return Answer(status, render(await act(key)))
+
+        return await self._reserved(perform, render, status=status)
+
+    async def _reserved(
+        self,
+        perform: Callable[[ReplyKey | None], Awaitable[Answer]],
+        render: Callable[[Any], str],
+        *,
+        status: int = 200,
+    ) -> Response:
+        """The answer of `perform`, alone under its idempotency key when the request has one."""
         caller, context = self.caller, self.context
         # A key with grants of its own must not be handed the reply, or the new secret, that a wider one was given.
         narrowed = caller.key_id if caller.key_grants is not None else None
         who = (context.id, caller.principal_id, caller.delegate, narrowed)
         claim = claim_of(self.request, self.request.scope["state"].get("body"), who)
         if claim is None:
-            return Response(render(await act(None)), status, media_type=_JSON)
+            return (await perform(None)).response()
         key = reply_key(claim, render, now=self.rt.clock(), status=status)
-
-        async def perform() -> Answer:
-            return Answer(status, render(await act(key)))
 
         async def find(namespace: str) -> Any:
             return await replies.find(self.rt, context, namespace)
 
         reservations: Reservations = self.request.app.state.reservations
-        return await reservations.once(claim, perform, find=find)
+        return await reservations.once(claim, lambda: perform(key), find=find)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,24 @@ from keeps.http.body import JsonBody
 from keeps.http.params import QueryOf
 
 _REF: Final = "#/components/schemas/{model}"
+_PROBLEM: Final[dict[str, Any]] = {
+    "type": "object",
+    "description": "Why a request failed. message and detail say the same.",
+    "required": ["type", "title", "status", "detail", "instance", "message"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "instance": {"type": "string"},
+        "message": {"type": "string"},
+        "retry_after": {"type": ["integer", "null"], "description": "Seconds."},
+    },
+}
+_FAILURE: Final[dict[str, Any]] = {
+    "description": "Any failure",
+    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}
 _STYLE: Final = """
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
 body { max-width: 60rem; margin: 0 auto; padding: 1rem; }
@@ -76,9 +94,14 @@ def describe(app: FastAPI) -> dict[str, Any]:
     _, defined = models_json_schema([(model, "validation") for model in ordered], ref_template=_REF)
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     schemas.update(defined.get("$defs", {}))
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    schemas["Problem"] = _PROBLEM
     document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     for path, operations in cast("dict[str, dict[str, dict[str, Any]]]", document["paths"]).items():
         for method, operation in operations.items():
+            operation["responses"].pop("422", None)
+            operation["responses"]["default"] = _FAILURE
             operation["security"] = [{"key": []}] if path != "/api/v1/health" else []
             for reader in readers.get((path, method), ()):
                 if isinstance(reader, JsonBody):

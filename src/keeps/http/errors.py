@@ -18,6 +18,8 @@ from keeps.core.errors import Invalid, KeepsError, NotFound
 from keeps.wire.problems import INTERNAL, METHOD_NOT_ALLOWED, PROBLEMS, Problem, body_of, problem_of
 
 TRACE_HEADER: Final = "X-Trace-Id"
+_RETRY_AFTER_S: Final = {429: 60, 503: 1}
+"""When to come back if the error itself does not say, seconds by status."""
 _MEDIA_TYPE: Final = "application/problem+json"
 _log = logging.getLogger(__name__)
 
@@ -47,8 +49,8 @@ def error_response(error: KeepsError, scope: Scope) -> Response:
     if problem is INTERNAL:
         return internal_error(error, scope)
     retry_after_s = error.retry_after_s
-    if retry_after_s is None and problem.status == 503:
-        retry_after_s = 1
+    if retry_after_s is None and problem.status in _RETRY_AFTER_S:
+        retry_after_s = _RETRY_AFTER_S[problem.status]
     return problem_response(problem, error.message, scope, retry_after_s=retry_after_s)
 
 

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from keeps.core.errors import Invalid, Unavailable
 from keeps.http import docs, errors
+from keeps.http.body import MAX_BODY_BYTES
 from keeps.http.errors import TRACE_HEADER, error_response, internal_error, request_id
 from keeps.http.rawpath import RawPath
 
@@ -37,6 +38,7 @@ class ShellSettings:
     allowed_hosts: frozenset[str] | None = LOOPBACK_NAMES
     cors_origins: tuple[str, ...] = ()
     max_in_flight: int = 256
+    max_body_bytes: int = MAX_BODY_BYTES
     legacy_list_user_agents: tuple[str, ...] = ("surrealdb-py-spectron/", "surrealdb-spectron-js/")
     legacy_lists: bool = False
     """Whether clients that say nothing about it get lists as bare arrays."""

@@ -16,6 +16,7 @@ from keeps.core.errors import (
     Gone,
     Invalid,
     KeepsError,
+    Limited,
     NotFound,
     NotImplementedYet,
     StaleHead,
@@ -50,6 +51,7 @@ PROBLEMS: Final[Mapping[type[KeepsError], Problem]] = {
     TooLarge: Problem(413, "too-large", "Too large"),
     UnsupportedMedia: Problem(415, "unsupported-media", "Media type not accepted"),
     Unprocessable: Problem(422, "unprocessable", "Content refused"),
+    Limited: Problem(429, "too-many-requests", "Too many requests"),
     NotImplementedYet: Problem(501, "not-implemented", "Not implemented"),
     StaleHead: Problem(503, "busy", "Busy"),
     StoreRefused: Problem(503, "store-refused", "Store refused"),
@@ -57,7 +59,6 @@ PROBLEMS: Final[Mapping[type[KeepsError], Problem]] = {
 }
 
 METHOD_NOT_ALLOWED: Final = Problem(405, "method-not-allowed", "Method not allowed")
-TOO_MANY: Final = Problem(429, "too-many-requests", "Too many requests")
 INTERNAL: Final = Problem(500, "internal", "Internal error")
 
 _EMPTY: Final[Mapping[str, object]] = {}
@@ -65,7 +66,6 @@ _BY_SLUG: Final = {problem.slug: kind for kind, problem in PROBLEMS.items()}
 _BY_STATUS: Final[Mapping[int, type[KeepsError]]] = {
     **{problem.status: kind for kind, problem in PROBLEMS.items()},
     405: Invalid,
-    429: Unavailable,
     502: Unavailable,
     504: Unavailable,
 }

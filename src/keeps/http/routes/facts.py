@@ -7,14 +7,21 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
+from keeps.core.errors import Limited
 from keeps.core.replies import ReplyKey
 from keeps.http.body import JsonBody
-from keeps.http.deps import DataCall
+from keeps.http.deps import Call, DataCall
 from keeps.http.shell import PENDING_HEADER
-from keeps.services.remember import Remembered, remember
+from keeps.services.remember import Infer, Remembered, remember
 from keeps.wire.facts import BatchIn, BatchOut, FactsIn, FactsOut
 
 router = APIRouter(prefix="/api/v1/{context:segment}", tags=["facts"])
+
+
+def _check_budget(call: Call, infer: Infer) -> None:
+    """Raises: Limited when an operator stopped what may call a model in this context."""
+    if call.context.enforcement_blocked and infer in (Infer.FULL, Infer.PREVIEW):
+        raise Limited("extraction is stopped in this context: use infer none or triples, or ask its operator")
 
 
 @router.post("/facts", response_model=FactsOut)
@@ -24,6 +31,7 @@ async def post_facts(call: DataCall, body: Annotated[FactsIn, Depends(JsonBody(F
 
     async def act(key: ReplyKey | None) -> Remembered:
         nonlocal pending
+        _check_budget(call, body.infer)
         lenient = call.rt.config.lenient_categories
         request = body.to_core(now=call.rt.clock(), lenient=lenient, reply=key)
         done = await remember(call.rt, call.context, call.caller, request)
@@ -41,6 +49,7 @@ async def post_batch(call: DataCall, body: Annotated[BatchIn, Depends(JsonBody(B
     """Remember the messages of a conversation, in order."""
 
     async def act(key: ReplyKey | None) -> Remembered:
+        _check_budget(call, body.infer)
         return await remember(call.rt, call.context, call.caller, body.to_core(reply=key))
 
     per_message = body.extract == "per_message"

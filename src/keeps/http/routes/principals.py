@@ -48,8 +48,12 @@ async def list_principals(
 @router.post("", status_code=201, response_model=PrincipalOut)
 async def create_principal(call: DataCall, body: Annotated[PrincipalIn, Depends(JsonBody(PrincipalIn))]) -> Response:
     """Make a principal; with an external id that is known, the one that has it comes back with 200."""
-    made = await principals.create(call.rt, call.context, call.caller, body.to_core())
-    return reply(PrincipalOut.of(made.principal), 201 if made.is_new else 200)
+    return await call.once(
+        lambda: principals.create(call.rt, call.context, call.caller, body.to_core()),
+        lambda made: PrincipalOut.of(made.principal).to_json().decode(),
+        status=lambda made: 201 if made.is_new else 200,
+        rows=lambda made: (f"principal:{made.principal.id}",),
+    )
 
 
 @router.get("/{principal:segment}", response_model=PrincipalOut)
