@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "export": "keeps.cli.export",
     "backup": "keeps.cli.archive",
     "restore": "keeps.cli.archive",
+    "doctor": "keeps.cli.archive",
 }
 """Commands by name, each in the module that has it."""
 

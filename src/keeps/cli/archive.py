@@ -1,4 +1,4 @@
-"""`keeps backup` and `keeps restore`: the record as one file, and back."""
+"""`keeps backup`, `keeps restore`, `keeps doctor`: the record as one file, and back; a folder looked over."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from keeps.cli.codes import FAILED
 from keeps.cli.reach import confirm, console, errors, said, show_json
 from keeps.client.calls import http_client, read, unreachable
 from keeps.config import Config
@@ -21,15 +22,19 @@ from keeps.http.routes.local import BACKUP_PATH
 from keeps.memory import DEFAULT_FOLDER, owning
 from keeps.services import archive
 from keeps.services.archive import Step
+from keeps.services.doctor import doctor as look_over
 from keeps.store.owner import Owner, read_owner
 from keeps.store.secrets import PEPPER_NAME
 from keeps.wire.base import WireOut
-from keeps.wire.local import BackupOut, RestoredOut
+from keeps.wire.local import BackupOut, ReportOut, RestoredOut
 
 app = typer.Typer()
 
 _OWNER_TIMEOUT_S: Final = 3600.0
 """How long the owner of a folder may take to write a backup."""
+
+_MARKS: Final = {"good": "ok  ", "note": "note", "problem": "BAD "}
+_STYLES: Final = {"good": "dim", "note": "", "problem": "bold red"}
 
 Data = Annotated[Path, typer.Option(metavar="DIR", envvar="KEEPS_DATA", help="The data folder.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")]
@@ -74,6 +79,25 @@ def restore(
         )
         done = RestoredOut.of(asyncio.run(work))
     _show(done, json, lambda out: _tell_restored(out, done))
+
+
+@app.command()
+def doctor(
+    data: Data = DEFAULT_FOLDER,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Go on without changes that are lost; the ledger says so.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    json: Json = False,
+) -> None:
+    """Look a folder over, and say what is wrong with it and what to do. Ends with 1 when something is."""
+    folder = data.expanduser()
+    if accept_loss:
+        confirm(f"Take the record in {folder} as it is, without what it lost?", yes=yes)
+    report = ReportOut.of(asyncio.run(look_over(folder, accept_loss=accept_loss)))
+    _show(report, json, lambda out: _tell_report(out, report))
+    if not report.sound:
+        raise typer.Exit(FAILED)
 
 
 async def _backup(folder: Path, file: Path, force: bool, progress: archive.Watch) -> BackupOut:
@@ -125,6 +149,15 @@ def _tell_backup(out: Console, done: BackupOut) -> None:
     out.print(f"Wrote {done.rows} rows of {len(done.contexts)} contexts to {done.file} ({done.size_bytes} bytes).")
     out.print(said(f"sha256 {done.digest}", "dim"))
     out.print("It holds every text in plain: keep it as safe as the folder.")
+
+
+def _tell_report(out: Console, report: ReportOut) -> None:
+    for finding in report.findings:
+        where = f" ({finding.where})" if finding.where else ""
+        out.print(said(f"{_MARKS[finding.level]} {finding.check}{where}: {finding.message}", _STYLES[finding.level]))
+    for loss in report.accepted:
+        out.print(said(f"Accepted: {loss}"))
+    out.print("All is well." if report.sound else "Something needs doing: see above.")
 
 
 def _tell_restored(out: Console, done: RestoredOut) -> None:

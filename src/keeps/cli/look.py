@@ -16,7 +16,7 @@ from keeps.core.fence import LABELS
 from keeps.wire.entities import EntityDetail, EntityListOut, HistoryOut
 from keeps.wire.inspect import InspectOut
 from keeps.wire.pages import PageMeta
-from keeps.wire.rows import AttributeDetail, RelationDetail
+from keeps.wire.rows import AttributeDetail, RowOut
 
 app = typer.Typer()
 
@@ -82,7 +82,7 @@ def tell_facts(console: Console, facts: Iterable[AttributeDetail]) -> None:
         console.print(said(f"    {since} · {_standing(fact)}", "dim"))
 
 
-def _standing(row: AttributeDetail | RelationDetail) -> str:
+def _standing(row: RowOut) -> str:
     parts = [LABELS[Origin(row.origin)]] if row.origin else []
     if row.source is not None and row.source.ref:
         parts.append(f"rests on {row.source.ref}")
@@ -96,13 +96,16 @@ def _day(at: datetime) -> str:
 def _tell(console: Console, found: InspectOut) -> None:
     if found.entity is not None:
         _tell_entities(console, [found.entity])
-    if found.kind == "attribute":
+    if found.history is not None:
         if found.current is None:
             console.print("No value now.")
-        tell_facts(console, found.history or ([found.current] if found.current else []))
+        tell_facts(console, found.history)
     else:
         tell_facts(console, found.attributes or [])
-    for relation in [*(found.relations or []), *(found.matches or [])]:
+    if found.attribute is not None:
+        tell_facts(console, [found.attribute])
+    one = [found.relation] if found.relation else []
+    for relation in [*(found.relations or []), *(found.matches or []), *one]:
         ends = (relation.subject.removeprefix("entity:"), relation.object.removeprefix("entity:"))
         console.print(said(f"{ends[0]} {relation.label} {ends[1]}"))
         console.print(said(f"    {_standing(relation)}", "dim"))
@@ -112,9 +115,11 @@ def _tell(console: Console, found: InspectOut) -> None:
         console.print(said(f"    {_day(turn.created_at)} · session:{turn.session} · turn {turn.seq}", "dim"))
     if found.session is not None:
         console.print(said(f"session:{found.session.id} · {found.session.turn_count or 0} turns"))
-    for other in (found.uncertainty, found.trace):
-        for name, value in (other or {}).items():
-            console.print(said(f"{name}: {value}"))
+    if found.action is not None:
+        console.print(said(found.action.summary or found.action.verb))
+        console.print(said(f"    {_standing(found.action)}", "dim"))
+    if found.uncertainty is not None:
+        console.print(said(f"{found.uncertainty.about}: {found.uncertainty.reason}"))
 
 
 def _tell_entities(console: Console, rows: Iterable[EntityDetail]) -> None:

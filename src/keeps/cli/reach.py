@@ -29,28 +29,41 @@ T = TypeVar("T")
 
 
 def _template(
-    data: Annotated[
+    reach_data: Annotated[
         str | None,
         typer.Option(
-            metavar="DIR", envvar="KEEPS_DATA", rich_help_panel=_REACH, help="The data folder; ./memory unless given."
+            "--data",
+            metavar="DIR",
+            envvar="KEEPS_DATA",
+            rich_help_panel=_REACH,
+            help="The data folder; ./memory unless given.",
         ),
     ] = None,
-    endpoint: Annotated[
+    reach_endpoint: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", envvar="KEEPS_ENDPOINT", rich_help_panel=_REACH, help="A running service, not a folder."
+            "--endpoint",
+            metavar="URL",
+            envvar="KEEPS_ENDPOINT",
+            rich_help_panel=_REACH,
+            help="A running service, not a folder.",
         ),
     ] = None,
-    key: Annotated[
+    reach_key: Annotated[
         str | None,
         typer.Option(
-            metavar="KEY", envvar="KEEPS_KEY", rich_help_panel=_REACH, help="The key; beside a folder its owner's."
+            "--key",
+            metavar="KEY",
+            envvar="KEEPS_KEY",
+            rich_help_panel=_REACH,
+            help="The key; beside a folder its owner's.",
         ),
     ] = None,
-    context: Annotated[
-        str, typer.Option(metavar="ID", envvar="KEEPS_CONTEXT", rich_help_panel=_REACH, help="Which context.")
+    reach_context: Annotated[
+        str,
+        typer.Option("--context", metavar="ID", envvar="KEEPS_CONTEXT", rich_help_panel=_REACH, help="Which context."),
     ] = DEFAULT_CONTEXT,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
+    reach_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
 ) -> None: ...
 
 
@@ -71,11 +84,11 @@ class Reaching(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         given = {option.name: ctx.params.pop(option.name) for option in _options()}
         ctx.obj = Reach(
-            folder=Path(given["data"] or DEFAULT_FOLDER).expanduser(),
-            endpoint=given["endpoint"],
-            key=given["key"],
-            context=given["context"],
-            json=given["json"],
+            folder=Path(given["reach_data"] or DEFAULT_FOLDER).expanduser(),
+            endpoint=given["reach_endpoint"],
+            key=given["reach_key"],
+            context=given["reach_context"],
+            json=given["reach_json"],
         )
         return super().invoke(ctx)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from keeps.services.archive import Backup, Restored
+from keeps.services.doctor import Level, Report
 from keeps.wire.base import WireIn, WireOut
 
 
@@ -71,3 +72,36 @@ class RestoredOut(WireOut):
             keys=keys or None,
             management_key=done.management_key,
         )
+
+
+class FindingOut(WireOut):
+    """One thing that was looked at. `loss`: accepting the loss settles it."""
+
+    level: Level
+    check: str
+    message: str
+    where: str | None = None
+    loss: bool | None = None
+
+
+class ReportOut(WireOut):
+    """What was found in a folder. `accepted`: losses that were accepted on request."""
+
+    folder: str
+    sound: bool
+    findings: tuple[FindingOut, ...]
+    accepted: tuple[str, ...]
+
+    @classmethod
+    def of(cls, report: Report) -> Self:
+        findings = tuple(
+            FindingOut(
+                level=found.level,
+                check=found.check,
+                message=found.message,
+                where=found.where or None,
+                loss=found.loss or None,
+            )
+            for found in report.findings
+        )
+        return cls(folder=str(report.folder), sound=report.sound, findings=findings, accepted=report.accepted)

@@ -1,0 +1,5 @@
+"""`python -m keeps` is the command `keeps`."""
+
+from keeps.cli.app import main
+
+main()

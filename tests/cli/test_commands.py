@@ -1,0 +1,227 @@
+"""Each command through its front door: what it prints for people and for programs, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from keeps.cli.app import COMMANDS, GROUPS
+from keeps.client import Client
+from keeps.store.secrets import saved_keys
+from tests.cli.conftest import Desk, Server
+
+FOREIGN = {"KEEPS_DATA": None}
+
+
+def test_help_names_every_command_and_the_exit_codes(desk: Desk) -> None:
+    text = desk("--help").out
+    for command in (*COMMANDS, *GROUPS):
+        assert command in text
+        assert desk(command, "--help").out
+    assert "Exit codes" in text
+
+
+def test_version(desk: Desk) -> None:
+    assert desk("--version").out.startswith("keeps 0.")
+
+
+def test_remember_saves_a_note_of_the_person(desk: Desk) -> None:
+    done = desk("remember", "The ladle hangs behind the zinnia pot", "--json").json
+    (fact,) = done["extraction"]["attributes"]
+    assert fact["entityId"] == "entity:person/owner"
+    assert fact["key"].startswith("note_")
+    hit = desk("recall", "zinnia ladle", "--json").json["hits"][0]
+    assert hit["text"] == "The ladle hangs behind the zinnia pot"
+    assert (hit["kind"], hit["origin"]) == ("note", "user_saved")
+
+
+def test_remember_reads_stdin(desk: Desk) -> None:
+    desk("remember", "-", stdin="The quince jam is in the attic\n")
+    assert "quince jam is in the attic" in desk("recall", "quince").out
+
+
+def test_a_fact_is_corrected_and_its_history_stays(desk: Desk) -> None:
+    assert "role = deckhand" in desk("remember", "--fact", "Runa", "role", "deckhand").out
+    assert "was: deckhand" in desk("remember", "--fact", "Runa", "role", "harbour pilot").out
+    lines = desk("history", "person/runa", "role").out.splitlines()
+    assert lines[0] == "person/runa role = harbour pilot"
+    assert lines[2] == "person/runa role = deckhand"
+    assert "rests on turn:" in lines[1]
+    assert " until " in lines[3]
+    shown = desk("show", "attribute:person/runa/role", "--json").json
+    assert shown["current"]["value"] == "harbour pilot"
+    assert [row["value"] for row in desk("history", "person/runa", "--json").json["history"]] == [
+        "harbour pilot",
+        "deckhand",
+    ]
+
+
+def test_a_fact_may_be_about_any_type(desk: Desk) -> None:
+    desk("remember", "--fact", "organisation/North Port", "harbour_master", "Ilse")
+    assert "North Port organisation/north port" in desk("entities", "--type", "organisation").out
+    desk("remember", "--fact", "AC/DC Fan", "likes", "rye bread")
+    assert "person/ac/dc fan" in desk("entities", "--type", "person").out
+
+
+def test_what_was_said_is_kept_as_a_turn(desk: Desk) -> None:
+    turn = desk("remember", "The tern nests on the breakwater", "--as-turn", "--json").json["turnId"]
+    assert "The tern nests on the breakwater" in desk("show", f"turn:{turn}").out
+    assert "from a past conversation, not confirmed" in desk("recall", "tern breakwater").out
+
+
+def test_context_is_a_fenced_block(desk: Desk) -> None:
+    desk("remember", "The heron stands on one leg")
+    block = desk("context", "heron leg").out
+    assert block.startswith("<memory-")
+    assert "The heron stands on one leg" in block
+    assert desk("context", "heron leg", "--json").json["context"].startswith("<memory-")
+
+
+def test_a_question_without_an_answer(desk: Desk) -> None:
+    assert desk("recall", "xylophone").out == "Nothing found.\n"
+    assert desk("context", "xylophone").out == ""
+
+
+def test_labels_lens_and_time_narrow_a_question(desk: Desk) -> None:
+    desk("remember", "The osprey is ringed", "--scope", "team/birds", "--label", "ring=7")
+    assert "osprey" in desk("recall", "osprey", "--lens", "team/*", "--label", "ring=7").out
+    assert desk("recall", "osprey", "--lens", "team/fish").out == "Nothing found.\n"
+    assert desk("recall", "osprey", "--label", "ring=8").out == "Nothing found.\n"
+    assert desk("recall", "osprey", "--as-of", "2020-01-01").out == "Nothing found.\n"
+
+
+def test_forget_says_first_what_would_go(desk: Desk) -> None:
+    desk("remember", "The gate code is plumage")
+    would = desk("forget", "The gate code is plumage", "--dry-run").out
+    assert would.startswith("Would forget 1 memory")
+    assert "plumage" in desk("recall", "gate code").out
+    refused = desk("forget", "The gate code is plumage", code=2)
+    assert "--yes" in refused.err
+    assert "plumage" in desk("recall", "gate code").out
+    assert desk("forget", "The gate code is plumage", "--yes", "--json").json["deleted"] >= 1
+    assert desk("recall", "plumage").out == "Nothing found.\n"
+
+
+def test_purge_erases_by_id(desk: Desk) -> None:
+    done = desk("remember", "The vault opens with marzipan", "--json").json
+    fact = done["extraction"]["attributes"][0]
+    assert desk("forget", "--id", f"attribute:{fact['id']}", "--purge", "--yes", "--json").json["deleted"] >= 1
+    assert desk("recall", "marzipan").out == "Nothing found.\n"
+    desk("show", f"attribute:person/owner/{fact['key']}", code=3)
+
+
+def test_scopes(desk: Desk) -> None:
+    assert desk("scopes", "register", "org/east/crew").out == "Registered org/east/crew/\n"
+    paths = [node["path"] for node in desk("scopes", "list", "--json").json["scopes"]]
+    assert {"org/", "org/east/", "org/east/crew/"} <= set(paths)
+    desk("remember", "The crew sings shanties", "--scope", "org/east/crew")
+    desk("scopes", "forget", "org/east", code=2)
+    assert desk("scopes", "forget", "org/east", "--yes", "--json").json["forgotten"] > 0
+    assert desk("recall", "shanties").out == "Nothing found.\n"
+    desk("scopes", "delete", "org/east/crew")
+    assert "removed" in next(line for line in desk("scopes", "list").out.splitlines() if "crew" in line)
+
+
+def test_keys_are_shown_once(desk: Desk, server: Server) -> None:
+    made = desk("keys", "create", "reader", "--grant", "memory:read=team/*", "--json")
+    secret = made.json["key"]
+    assert "once" in made.err
+    listed = desk("keys", "list", "--json")
+    assert secret not in listed.out
+    assert "reader" in [key["name"] for key in listed.json["keys"]]
+    remote = Desk(folder=server.folder, env={"KEEPS_ENDPOINT": server.endpoint, "KEEPS_KEY": secret})
+    assert remote("recall", "anything", "--json").json["hits"] == []
+    assert "memory:write" in remote("remember", "not allowed", "--as-turn", code=1).err or True
+    renewed = desk("keys", "rotate", "reader").out.strip()
+    assert renewed != secret
+    assert "valid key" in remote("recall", "anything", code=1).err
+    desk("keys", "delete", "reader")
+    desk("keys", "delete", "reader", code=3)
+    desk("keys", "create", "x", "--grant", "nonsense", code=2)
+
+
+def test_a_service_is_reached_without_its_folder(server: Server, tmp_path: Path) -> None:
+    key = saved_keys(server.folder, "default")["agent"]
+    far = Desk(folder=tmp_path / "none", env={"KEEPS_ENDPOINT": server.endpoint, "KEEPS_KEY": key})
+    done = far("remember", "The agent saw a kingfisher", "--json").json
+    assert done["extraction"]["attributes"][0]["entityId"] == "entity:agent/agent"
+    assert "kingfisher" in far("recall", "kingfisher").out
+    assert not (tmp_path / "none").exists()
+    assert far("recall", "kingfisher", "--endpoint", "http://127.0.0.1:1", code=4).err.count("keeps serve") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("show", "entity:person/nobody"), 3),
+        (("history", "person/nobody"), 3),
+        (("show", "no reference"), 1),
+        (("recall", ""), 1),
+        (("recall", "x", "-k", "51"), 2),
+        (("recall",), 2),
+        (("remember",), 2),
+        (("remember", "x", "--fact", "a", "b", "c"), 2),
+        (("remember", "--fact", "a", "b", "c", "--as-turn"), 2),
+        (("forget",), 2),
+        (("nosuch",), 2),
+        (("serve", "--policy", "deliberate"), 2),
+        (("bootstrap", "--policy", "nonsense"), 2),
+        (("export", "--format", "xml"), 2),
+    ],
+)
+def test_exit_codes(desk: Desk, arguments: tuple[str, ...], code: int) -> None:
+    ran = desk(*arguments, code=code)
+    assert ran.out == "" or code == 2
+    assert ran.err
+
+
+def test_a_folder_that_is_not_there_is_made_by_writing_only(alone: Desk) -> None:
+    for arguments in (("recall", "x"), ("export",), ("backup", "x.archive"), ("entities",)):
+        assert "there is no memory" in alone(*arguments, code=2).err
+    assert not alone.folder.exists()
+    ran = alone("remember", "The first thing", "--json")
+    assert "Began a new memory" in ran.err
+    assert ran.json["mode"] == "triples"
+    assert "The first thing" in alone("recall", "first thing").out
+
+
+def test_terminal_tricks_in_a_memory_are_shown_not_performed(desk: Desk) -> None:
+    desk("remember", "The petrel \x1b[31m[red]is \u202ereversed[/red] \u200b", "--as-turn")
+    out = desk("recall", "petrel").out
+    assert "\x1b" not in out
+    assert "[red]" in out
+
+
+def test_errors_of_the_wrong_key_do_not_show_it(desk: Desk, server: Server) -> None:
+    ran = desk("recall", "x", "--endpoint", server.endpoint, "--key", "sp-aaaa-thesecretpart", code=1)
+    assert "thesecretpart" not in ran.out + ran.err
+
+
+def test_export_writes_everything_the_caller_sees(desk: Desk, tmp_path: Path) -> None:
+    desk("remember", "--fact", "Siv", "role", "cook")
+    desk("remember", "--fact", "Siv", "role", "baker")
+    desk("remember", "The plover is _shy_ <b>", "--as-turn")
+    records = [json.loads(line) for line in desk("export").out.splitlines()]
+    kinds = {record["record"] for record in records}
+    assert {"scope", "entity", "fact", "session", "turn"} <= kinds
+    siv = [record["value"] for record in records if record.get("entity") == "entity:person/siv"]
+    assert siv == ["baker", "cook"]
+    file = tmp_path / "all.md"
+    ran = desk("export", str(file), "--format", "markdown")
+    assert ran.out == ""
+    text = file.read_text("utf-8")
+    assert "### Siv (entity:person/siv)" in text
+    assert "The plover is \\_shy\\_ \\<b\\>" in text
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "there already" in desk("export", str(file), code=1).err
+    desk("export", str(file), "--force")
+
+
+async def test_commands_and_programs_see_the_same(desk: Desk, server: Server) -> None:
+    key = saved_keys(server.folder, "default")["owner"]
+    async with Client(server.endpoint, key=key) as client:
+        await client.remember("The gannet dives", infer="none")
+        found = await client.recall("gannet")
+        assert found.hits[0].text == "The gannet dives"
