@@ -71,6 +71,7 @@ class Open:
 
 @asynccontextmanager
 async def opened(folder: Path) -> AsyncIterator[Open]:
+    folder.mkdir(mode=0o700, exist_ok=True)
     async with open_runtime(Config(data=folder)) as rt:
         if not (folder / "keys.json").exists():
             await contexts.bootstrap(rt, "acme")

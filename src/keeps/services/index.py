@@ -174,10 +174,11 @@ async def rebuild(at: Indexed) -> None:
     """Build the finder anew from the record."""
     number = await store_commit.last_change(at.db)
     await load_scope_sets(at.db, at.sets)
-    await at.finder.rebuild(at.uid, _everything(at.db, at.sets), number)
+    await at.finder.rebuild(at.uid, everything(at.db, at.sets), number)
 
 
-async def _everything(db: Db, sets: ScopeSets) -> AsyncIterator[Entry | Name]:
+async def everything(db: Db, sets: ScopeSets) -> AsyncIterator[Entry | Name]:
+    """All that the index of this record holds."""
     async for turn, chunks, previous in store_index.all_turns(db, sets):
         for entry in entries_of(turn, chunks, previous):
             yield entry
