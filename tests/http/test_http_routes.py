@@ -325,3 +325,34 @@ async def test_no_parameter_of_a_path_is_left_escaped(served: Any) -> None:
     assert wanted == {ref for ref in wanted if ref.removeprefix("#/components/schemas/") in shapes}
     ids = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
     assert len(ids) == len(set(ids))
+
+
+async def test_worked_example_1_a_correction_leaves_a_history(http: httpx.AsyncClient) -> None:
+    name = fresh("foo_")
+    for value, label in (("A", "run=1"), ("B", "run=2")):
+        await state(http, fact(name, "gap.kind", value, "topic"), labels=[label], scopes="learner/x")
+    new, old = (await http.get(f"/entities/topic/{name}/history/gap_kind")).json()["history"]
+    assert (new["value"], old["value"]) == ("B", "A")
+    assert new["supersedes"] == old["id"]
+    assert old["supersededBy"] == new["id"]
+    assert "validUntil" not in new
+    assert old["validUntil"] == new["validFrom"]
+    assert (old["labels"], new["labels"]) == (["run=1"], ["run=2"])
+    for row in (new, old):
+        assert (row["source"]["kind"], row["source"]["trust"]) == ("upsert", 0.95)
+        assert row["scope"] == [["learner/x/"]]
+
+
+async def test_worked_example_5_what_was_forgotten_was_never_known(http: httpx.AsyncClient) -> None:
+    name = fresh("Tom")
+    for year, value in (("2020", "rigger"), ("2021", "bosun")):
+        await state(http, fact(name, "role", value), observed_at=f"{year}-01-01T00:00:00Z")
+    ref = {"ref": f"attribute:person/{name}/role", "asOf": "2020-06-01T00:00:00Z"}
+    assert (await http.get("/inspect", params=ref)).json()["current"]["value"] == "rigger"
+    gone = (await http.post("/forget", json={"query": f"entity:person/{name}"})).json()
+    assert gone["memories"] == 1
+    assert gone["deleted"] >= 2
+    assert (await http.get("/inspect", params=ref)).status_code == 404
+    asked = {"query": f"role of {name}", "asOf": ref["asOf"], "include": ["facts"]}
+    hits = (await http.post("/query", json=asked)).json()["hits"]
+    assert [hit for hit in hits if name in hit["text"]] == []
