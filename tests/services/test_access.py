@@ -34,33 +34,33 @@ async def place(rt: Runtime) -> Place:
 # What gets in
 
 
-@pytest.mark.parametrize(
-    ("row", "held", "visible"),
-    [
-        ([["org/acme"]], ["org/acme"], True),
-        ([["org/acme"]], ["org/acme/*"], True),
-        ([["org/acme/user/al"]], ["org/acme"], False),
-        ([["org/acme/user/al"]], ["org/acme/*"], True),
-        ([["org/acme"]], ["org/acme/user/al"], False),
-        ([["org/acme", "user/al"]], ["org/acme", "user/al"], True),
-        ([["org/acme", "user/al"]], ["org/acme"], False),
-        ([["org/acme/user/al"], ["org/acme/user/bo"]], ["org/acme/user/bo"], True),
-        ([["team/a"], ["team/b", "clearance/x"]], ["team/b"], False),
-        ([["/"]], ["org/*"], False),
-        ([["anything/at/all"]], ["/*"], True),
-    ],
-)
-async def test_visibility_through_a_key(place: Place, row: Any, held: list[str], visible: bool) -> None:
-    by_principal = await place.enter(await place.key(await place.principal("p", {"memory:read": held})))
-    by_key = await place.enter(await place.key(contexts.OWNER, grants={"memory:read": held}))
-    wide = await place.principal("wide", everywhere("/*"))
-    narrow = await place.principal("narrow", {"memory:read": held})
-    by_target = await place.enter(await place.key(wide), narrow)
-    scope = parse_scopes(row)
-    assert scope is not None
-    for caller in (by_principal, by_key, by_target):
-        assert scope.visible_to(caller.region(READ)) is visible
-        assert not caller.region(Verb.MEMORY_WRITE)
+VISIBILITY: list[tuple[Any, list[str], bool]] = [
+    ([["org/acme"]], ["org/acme"], True),
+    ([["org/acme"]], ["org/acme/*"], True),
+    ([["org/acme/user/al"]], ["org/acme"], False),
+    ([["org/acme/user/al"]], ["org/acme/*"], True),
+    ([["org/acme"]], ["org/acme/user/al"], False),
+    ([["org/acme", "user/al"]], ["org/acme", "user/al"], True),
+    ([["org/acme", "user/al"]], ["org/acme"], False),
+    ([["org/acme/user/al"], ["org/acme/user/bo"]], ["org/acme/user/bo"], True),
+    ([["team/a"], ["team/b", "clearance/x"]], ["team/b"], False),
+    ([["/"]], ["org/*"], False),
+    ([["anything/at/all"]], ["/*"], True),
+]
+
+
+async def test_visibility_through_a_key_a_principal_and_a_target(place: Place) -> None:
+    wide = await place.key(await place.principal("wide", everywhere("/*")))
+    for number, (row, held, visible) in enumerate(VISIBILITY):
+        narrow = await place.principal(f"p{number}", {"memory:read": held})
+        by_principal = await place.enter(await place.key(narrow))
+        by_key = await place.enter(await place.key(contexts.OWNER, grants={"memory:read": held}))
+        by_target = await place.enter(wide, narrow)
+        scope = parse_scopes(row)
+        assert scope is not None
+        for caller in (by_principal, by_key, by_target):
+            assert scope.visible_to(caller.region(READ)) is visible, (row, held)
+            assert not caller.region(Verb.MEMORY_WRITE)
 
 
 async def test_key_without_grants_narrows_nothing_and_with_grants_allows_only_those(place: Place) -> None:

@@ -91,10 +91,10 @@ async def test_one_of_many_parallel_principals_of_one_name_wins(place: Place) ->
             await principals.create(place.rt, place.context, MANAGEMENT, new(taken))
 
 
-@pytest.mark.parametrize("name", ["", "   ", "\u200b", "x" * 129, "a\0b"])
-async def test_names_that_are_none(place: Place, name: str) -> None:
-    with pytest.raises(Invalid):
-        await principals.create(place.rt, place.context, MANAGEMENT, new(name))
+async def test_names_that_are_none(place: Place) -> None:
+    for name in ("", "   ", "\u200b", "x" * 129, "a\0b"):
+        with pytest.raises(Invalid):
+            await principals.create(place.rt, place.context, MANAGEMENT, new(name))
 
 
 async def test_granting_and_revoking(place: Place) -> None:
