@@ -139,3 +139,30 @@ async def test_the_block_is_one_fence_that_no_text_leaves(rt: Runtime, context: 
     assert note["text"] == f"Mara: canary {hostile}"
     assert note["from"] == "from a past conversation, not confirmed"
     assert set(note) == {"id", "kind", "from", "date", "text"}
+
+
+async def test_a_long_turn_answers_with_the_passage_that_holds_the_words(rt: Runtime, context: Context) -> None:
+    filler = "nothing of note happened on the quay that day. " * 60
+    await say(rt, context, f"{filler}The heron nests behind the sluice. {filler}", "a heron is a bird")
+    found = await recall(rt, context, caller(), Recall(query="where does the heron nest, behind which sluice?"))
+    best = found.hits[0]
+    assert "heron nests" in best.text
+    assert len(best.text) <= 2_000
+    assert len(best.chunk_ids) > 2
+    assert best.unit.removeprefix("memory_chunk:") in best.chunk_ids
+    short = next(hit for hit in found.hits if hit.text == "a heron is a bird")
+    assert short.chunk_ids == (short.unit.removeprefix("memory_chunk:"),)
+
+
+async def test_a_slot_is_found_among_many_of_one_entity(rt: Runtime, context: Context) -> None:
+    given = [
+        {"entity": {"type": "person", "name": "Mara"}, "key": f"shelf {number}", "value": f"box {number}"}
+        for number in range(60)
+    ]
+    triples = parse_triples([*given, {**given[0], "key": "favourite tea", "value": "genmaicha"}], anchor=rt.clock())
+    await remember(
+        rt, context, caller(), Remember(infer=Infer.TRIPLES, triples=triples, scope=parse_scopes("user/mara"))
+    )
+    found = await recall(rt, context, caller(), Recall(query="What is Mara's favourite tea?", mode=Mode.GRAPH))
+    assert [hit.row.value for hit in found.hits if isinstance(hit.row, Fact)] == ["genmaicha"]
+    assert found.direct

@@ -98,6 +98,11 @@ def cut(text: str, *, limit_chars: int = CHUNK_CHARS) -> list[tuple[int, int]]:
     return pieces
 
 
+def is_short(turn: Turn) -> bool:
+    """True when all of a turn is one passage."""
+    return len(turn.content) <= CHUNK_CHARS
+
+
 def _cut_before(text: str, start: int, limit: int) -> int:
     middle = start + (limit - start) // 2
     for mark in ("\n\n", "\n", ". ", "? ", "! ", "。", " "):

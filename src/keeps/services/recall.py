@@ -16,13 +16,14 @@ from keeps.core.entities import EntityRef
 from keeps.core.errors import Invalid
 from keeps.core.facts import Action, Fact, Relation, Row
 from keeps.core.scopes import Lens
-from keeps.core.sessions import Role, Turn
+from keeps.core.sessions import Chunk, Role, Turn, is_short
 from keeps.core.text import clean, fold
 from keeps.core.validity import NOW, When, answers
 from keeps.finder.base import Found, Kind, Name
 from keeps.finder.local import stemmer
 from keeps.services.runtime import Context, Runtime, new_id
 from keeps.store import facts as store_facts
+from keeps.store import hits as store_hits
 from keeps.store import sessions as store_sessions
 from keeps.store.rows import ref_of, stored_ref
 
@@ -39,6 +40,9 @@ ASSISTANT_WEIGHT: Final = 0.8
 
 _FIRST_PAGE: Final = 16
 """Rows read out at first, at least: a row costs more to read than to find."""
+
+_MAX_SLOTS: Final = 16
+"""Keys of entities that one question can name; further ones are left to the words."""
 
 T = TypeVar("T")
 
@@ -214,11 +218,22 @@ class _Search:
         """Facts of entities the question names, those first whose key it names too."""
         names = await self._context.finder.names_in(self._query, self._sets)
         self.seeds = list(dict.fromkeys(name.name for name in names))
-        asked = set(words.question(self._query, stemmer()))
-        candidates: list[_Candidate] = []
-        for entity in dict.fromkeys(name.entity for name in names):
-            rows = await store_facts.of_entity(self._context.db, self._context.sets, stored_ref(entity), self._sets)
-            candidates += _slots(rows, asked, names, self._request.when, self._now)
+        if not names:
+            return []
+        stem = stemmer()
+        asked = set(words.question(self._query, stem))
+        db, sets = self._context.db, self._context.sets
+        # An entity may have very many facts: only those of keys that the question names are read.
+        entities = [stored_ref(entity) for entity in dict.fromkeys(name.entity for name in names)]
+        slots = [
+            (entity, key)
+            for entity, key in await store_facts.keys_of(db, entities)
+            if (said := _key_words(key, stem)) and said <= asked
+        ]
+        slots.sort(key=lambda slot: (entities.index(slot[0]), slot[1]))
+        read = (store_facts.versions(db, sets, entity, key, self._sets) for entity, key in slots[:_MAX_SLOTS])
+        rows = [row for part in await asyncio.gather(*read) for row in part]
+        candidates = _slots(rows, asked, names, self._request.when, self._now)
         self.direct = any(candidate.direct for candidate in candidates)
         return candidates
 
@@ -255,28 +270,16 @@ class _Search:
         return False
 
     async def _read(self, page: Sequence[_Candidate]) -> Mapping[str, Hit]:
-        turns = [c.ref.partition(":")[2] for c in page if c.ref.startswith("turn:")]
-        facts = [c.ref for c in page if not c.ref.startswith("turn:")]
-        found_turns, found_facts = await asyncio.gather(
-            store_sessions.turns_by_id(self._context.db, self._context.sets, turns, self._sets),
-            store_facts.by_refs(self._context.db, self._context.sets, facts, self._sets),
-        )
-        chunks = await store_sessions.chunks_of(self._context.db, list(found_turns))
+        context = self._context
+        found = await store_hits.by_refs(context.db, context.sets, [c.ref for c in page], self._sets)
+        turns = [row for row in found.values() if isinstance(row, Turn)]
+        chunks = await store_sessions.chunks_of(context.db, [turn.id for turn in turns if not is_short(turn)])
         hits: dict[str, Hit] = {}
         for candidate in page:
-            turn = found_turns.get(candidate.ref.partition(":")[2]) if candidate.ref.startswith("turn:") else None
-            row = found_facts.get(candidate.ref)
-            if turn is not None and self._shows_turn(turn):
-                own = chunks.get(turn.id, [])
-                best = next((c for c in own if f"memory_chunk:{c.id}" == candidate.unit), None)
-                text = turn.content[best.start : best.end] if best else turn.content
-                hits[candidate.ref] = Hit(
-                    row=turn,
-                    unit=candidate.unit,
-                    text=text,
-                    score=candidate.share,
-                    chunk_ids=tuple(c.id for c in own),
-                )
+            row = found.get(candidate.ref)
+            if isinstance(row, Turn):
+                if self._shows_turn(row):
+                    hits[candidate.ref] = _passage(candidate, row, chunks.get(row.id))
             elif row is not None and self._shows_row(row):
                 hits[candidate.ref] = Hit(row=row, unit=candidate.unit, text=row.summary, score=candidate.share)
         return hits
@@ -305,6 +308,16 @@ class _Search:
         return self._request.labels <= set(row.labels) and answers(row, self._request.when, self._now)
 
 
+def _passage(candidate: _Candidate, turn: Turn, chunks: Sequence[Chunk] | None) -> Hit:
+    """The passage of a turn that answers; `chunks` None: the turn is short, so its one passage is all of it."""
+    if chunks is None:
+        ids, text = (candidate.unit.partition(":")[2],), turn.content
+    else:
+        best = next((c for c in chunks if f"memory_chunk:{c.id}" == candidate.unit), None)
+        ids, text = tuple(c.id for c in chunks), turn.content[best.start : best.end] if best else turn.content
+    return Hit(row=turn, unit=candidate.unit, text=text, score=candidate.share, chunk_ids=ids)
+
+
 def _joined(found: Sequence[Found], exact: Sequence[_Candidate]) -> list[_Candidate]:
     """Both legs as one list, best first: a slot the question names outranks everything of less coverage."""
     by_ref = {f.ref: _Candidate(f.ref, f.unit, f.rank, f.share) for f in found}
@@ -319,18 +332,17 @@ def _joined(found: Sequence[Found], exact: Sequence[_Candidate]) -> list[_Candid
 
 def _slots(rows: Sequence[Fact], asked: set[str], names: Sequence[Name], when: When, now: datetime) -> list[_Candidate]:
     stem = stemmer()
+    name_words = {word for name in names for word in words.question(name.name, stem)}
     candidates: list[_Candidate] = []
     for row in rows:
-        if not answers(row, when, now):
-            continue
-        key_words = set(words.question(row.key.replace("_", " "), stem))
-        named = bool(key_words) and key_words <= asked
-        if not named:
-            continue
-        name_words = {word for name in names for word in words.question(name.name, stem)}
-        covered = len(asked & (key_words | name_words)) / max(1, len(asked))
-        candidates.append(_Candidate(ref_of(row), ref_of(row), 0.0, covered, direct=covered >= _DIRECT_COVERAGE))
+        if answers(row, when, now):
+            covered = len(asked & (_key_words(row.key, stem) | name_words)) / max(1, len(asked))
+            candidates.append(_Candidate(ref_of(row), ref_of(row), 0.0, covered, direct=covered >= _DIRECT_COVERAGE))
     return candidates
+
+
+def _key_words(key: str, stem: words.Stem) -> frozenset[str]:
+    return frozenset(words.question(key.replace("_", " "), stem))
 
 
 _DIRECT_COVERAGE: Final = 0.75
