@@ -209,6 +209,13 @@ async def test_a_public_server_answers_to_any_name() -> None:
         assert (await http.get("/n/a", headers={"Host": "memory.example"})).status_code == 200
 
 
+def test_nothing_of_a_request_is_reported_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    app = new_app(ShellSettings())
+    assert app._telemetry["auto_configure"] is False
+    assert not app._native_telemetry.enabled()
+
+
 async def test_too_many_at_once_are_told_to_come_back() -> None:
     gate = asyncio.Event()
     async with client(ShellSettings(max_in_flight=2), gate=gate) as http:

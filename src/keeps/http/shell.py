@@ -62,6 +62,8 @@ def new_app(settings: ShellSettings) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         separate_input_output_schemas=False,
+        # Paths hold names of people: nothing of a request leaves because a variable of the environment says so.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.settings = settings
     errors.install(app)
