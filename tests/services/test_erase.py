@@ -229,6 +229,25 @@ class TestChoosing:
         assert gone.memories == 1
         assert len(await store_facts.versions(context.db, context.sets, MARA, "role", context.sets.everything())) == 1
 
+    @pytest.mark.parametrize("query", [None, "", "  \n"])
+    async def test_words_or_ids_are_needed(self, rt: Runtime, context: Context, query: str | None) -> None:
+        with pytest.raises(Invalid):
+            await drop(rt, context, query)
+
+    async def test_an_instruction_goes_by_its_words(self, rt: Runtime, context: Context) -> None:
+        done = await state(rt, context, ("role", "pilot"))
+        fact = await row(context, fact_ref(done))
+        assert fact is not None
+        own = ("entity", "key", "value", "chain", "pillar", "folds", "id")
+        told = {name: value for name, value in fact.items() if name not in own}
+        told |= {"label": "tone", "description": "Answer in verse.", "active": True}
+        await context.commit(Batch(at=rt.clock(), creates=[{"id": RecordID("instruction", "a" * 20), "row": told}]))
+        assert (await drop(rt, context, "answer in verse")).refs == ("instruction:" + "a" * 20,)
+        (kept,) = await rows_in(context, "instruction")
+        assert (kept["active"], kept["status"]) == (False, "expired")
+        assert (await drop(rt, context, "Answer in verse", purge=True)).memories == 1
+        assert await rows_in(context, "instruction") == []
+
 
 class TestWhose:
     async def test_nothing_outside_the_region_is_touched_or_told(self, rt: Runtime, context: Context) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from keeps.config import Config
+from keeps.core.access import Verb
 from keeps.core.entities import entity_ref
 from keeps.core.errors import StoreRefused, Unavailable
 from keeps.core.scopes import parse_scopes
-from keeps.services.erase import Forget, delete_entity, delete_session, forget, forget_scope
+from keeps.services.erase import Forget, ScopeForgotten, delete_entity, delete_session, forget, forget_scope
 from keeps.services.remember import Message, Remember, remember
 from keeps.services.runtime import RECORD_FOLDER, WATERMARK_FOLDER, Context, Runtime, open_runtime
 from keeps.store import erase as store_erase
@@ -77,7 +78,12 @@ async def listed(context: Context) -> set[str]:
     }
 
 
-async def test_a_restored_record_ends_where_the_first_one_did(tmp_path: Path, clock: HandClock) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("rows_at_once", [2_000, 3])
+async def test_a_restored_record_ends_where_the_first_one_did(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch, rows_at_once: int
+) -> None:
+    monkeypatch.setattr("keeps.services.erase.MAX_ROWS", rows_at_once)
     data, copy = tmp_path / "data", tmp_path / "copy"
     async with open_runtime(Config(data=data), clock=clock) as rt:
         names = await fill(rt, await register(rt))
@@ -129,6 +135,30 @@ async def test_an_erasure_cut_short_after_the_ledger_is_completed_at_the_next_st
     assert "pilot" not in values
     assert "rye bread" in values
     assert await context.finder.find("pilot", context.sets.everything()) == []
+
+
+async def test_a_scope_half_erased_is_completed(rt: Runtime, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    await fill(rt, context)
+    monkeypatch.setattr("keeps.services.erase.MAX_ROWS", 3)
+    commit, left = Context.commit, [2]
+
+    async def dies(context: Context, *args: Any) -> int:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Unavailable("the engine died")
+        return await commit(context, *args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Context, "commit", dies)
+        with pytest.raises(Unavailable):
+            await forget_scope(rt, context, caller(), "user/mara")
+    count = "SELECT VALUE count() FROM turn WHERE scope_set IN $sets;"
+    mara = context.sets.readable(caller("user/mara").region(Verb.MEMORY_READ))
+    assert (await context.db.run(count, sets=sorted(mara)))[0] != []
+    await rt.forget_context("acme")
+    context = await rt.context("acme")
+    assert (await context.db.run(count, sets=sorted(mara)))[0] == []
+    assert await forget_scope(rt, context, caller(), "user/mara") == ScopeForgotten(rows=0, memories=0)
 
 
 async def test_an_unknown_kind_is_refused(rt: Runtime, context: Context) -> None:

@@ -1,0 +1,313 @@
+"""What a phrase or an id names, inside what a caller may give up: the order to erase, before anything is planned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from keeps.core import erasure
+from keeps.core.access import Region
+from keeps.core.entities import EntityRef, EntityType, normalise_key, normalise_name, parse_ref
+from keeps.core.erasure import Clause, Fate, Gone, Order, Presence
+from keeps.core.errors import Invalid
+from keeps.core.scopes import Lens, Pattern, Scope
+from keeps.core.sessions import RENDERED, Session
+from keeps.core.text import fold
+from keeps.services.runtime import Context
+from keeps.store import erase as store_erase
+from keeps.store import facts as store_facts
+from keeps.store import named as store_named
+from keeps.store.rows import Record, key_of
+
+MAX_BY_WORDS: Final = 20
+"""The most memories one phrase retires or purges; ids are not limited."""
+
+_ID: Final = re.compile(r"(?:(?P<table>[a-z_]+):)?(?P<key>[a-z0-9]{20})(?P<chunk>_\d+)?")
+_TABLES: Final[Mapping[str, str]] = {
+    **{table: table for table in store_erase.MEMORY_TABLES},
+    "fact": "attribute",
+    "memory": "attribute",
+    "relation": "relates_to",
+    "memory_chunk": "turn",
+    "chunk": "turn",
+}
+
+
+@dataclass(slots=True)
+class Unit:
+    """One thing to forget: the rows of one memory, or an entity that has none."""
+
+    rows: list[Record] = field(default_factory=list[Record])
+    presence: Presence | None = None
+
+    @property
+    def known_at(self) -> datetime | None:
+        return max((row["known_at"] for row in self.rows if "known_at" in row), default=None)
+
+
+@dataclass(slots=True, kw_only=True)
+class Choice:
+    """What was chosen: the order, where its rows lie, the names to hold alone meanwhile, the units behind it."""
+
+    order: Order
+    scope_sets: dict[str, str]
+    names: set[str]
+    units: list[Unit] = field(default_factory=list[Unit])
+    remaining: int = 0
+
+
+class Chooser:
+    """What a caller may give up, and what a phrase or an id names within it."""
+
+    def __init__(self, context: Context, region: Region, lens: Lens, gone: Gone) -> None:
+        self._context = context
+        self._region = region
+        self._lens = lens
+        self._gone = gone
+
+    @property
+    def own(self) -> dict[str, frozenset[Clause]]:
+        """The scope sets with clauses the caller may give up, and those clauses."""
+        sets = self._context.sets
+        given = {s: erasure.given_up(sets[s], self._region, self._lens) for s in sets.readable(self._region)}
+        return {scope_set: clauses for scope_set, clauses in given.items() if clauses}
+
+    def fate_of(self, row: Record) -> Fate | None:
+        """What becomes of a row; None when the caller may give up nothing of it."""
+        return self._fate_in(row["scope_set"])
+
+    def _fate_in(self, scope_set: str) -> Fate | None:
+        scope = self._context.sets[scope_set]
+        return erasure.fate(scope, erasure.given_up(scope, self._region, self._lens), self._gone)
+
+    async def choose(self, query: str | None, ids: Sequence[str]) -> Choice:
+        """What the words equal, at most `MAX_BY_WORDS` memories, and what the ids name."""
+        by_id = await self._by_ids(ids) if ids else []
+        by_words = await self._by_words(query) if query and query.strip() else []
+        return await self._choice([*by_id, *by_words[:MAX_BY_WORDS]], remaining=max(0, len(by_words) - MAX_BY_WORDS))
+
+    async def choose_entity(self, ref: EntityRef) -> Choice:
+        """Everything about an entity."""
+        presences = await store_named.entity_in(self._context.db, str(ref), self.own)
+        choice = await self._choice(await self._of_entities(presences), remaining=0)
+        fates = {presence: self._fate_in(presence[1]) for presence in presences}
+        named = {presence: fate for presence, fate in fates.items() if fate is not None}
+        choice.order = Order(rows=choice.order.rows, presences=named)
+        choice.names.add(str(ref))
+        return choice
+
+    async def _choice(self, units: Sequence[Unit], *, remaining: int) -> Choice:
+        rows: dict[str, Fate] = {}
+        for unit in units:
+            for row in unit.rows:
+                if (fate := self.fate_of(row)) is not None:
+                    rows[ref_of_row(row)] = fate
+        records = [row for unit in units for row in unit.rows]
+        records += (taken := await self._source_turns(records, rows))
+        rows |= {ref_of_row(row): fate for row in taken if (fate := self.fate_of(row)) is not None}
+        alone = {unit.presence: self._fate_in(unit.presence[1]) for unit in units if unit.presence is not None}
+        presences = {presence: fate for presence, fate in alone.items() if fate is not None}
+        names = _names(records) | {ref for ref, _ in presences}
+        order = Order(rows=rows, presences=presences)
+        return Choice(order=order, scope_sets=_lie(records), names=names, units=list(units), remaining=remaining)
+
+    async def _source_turns(self, facts: Sequence[Record], fates: Mapping[str, Fate]) -> list[Record]:
+        """Turns that go, or leave the caller's scope, along with facts that came from them."""
+        told: dict[str, list[Record]] = {}
+        for row in facts:
+            source = row.get("source_ref") or ""
+            if row["id"].table_name in store_facts.FACT_TABLES and source.startswith("turn:") and source not in fates:
+                told.setdefault(source, []).append(row)
+        taken: list[Record] = []
+        for ref, turn in (await store_facts.records(self._context.db, list(told))).items():
+            if RENDERED in turn["flags"]:
+                # One that only loses lines is no part of the order: those go with the facts.
+                if any(isinstance(fates.get(ref_of_row(row)), Scope) for row in told[ref]):
+                    taken.append(turn)
+            elif self._gone is Gone.PURGE and any(
+                erasure.holds(turn["content"], self._told_by(row)) for row in told[ref]
+            ):
+                taken.append(turn)
+        return taken
+
+    def _told_by(self, row: Record) -> str:
+        return erasure.told_by(store_facts.from_record(row, self._context.sets))
+
+    async def _by_words(self, query: str) -> list[Unit]:
+        """What the words equal: texts first, then what entities and keys of that name hold, newest first."""
+        own, db = self.own, self._context.db
+        texts = await store_named.by_hash(db, self._context.fold_key(query), own)
+        folded = fold(query)
+        texts += [
+            row
+            for row in await store_named.instructions(db, own)
+            if folded in (fold(row["description"]), fold(row["summary"]), fold(row["label"]))
+        ]
+        units = await self._by_ids([query]) if _ID.fullmatch(query.strip()) else []
+        units += await self._whole(texts)
+        units += await self._of_entities(await self._entities(query, own))
+        if (key := _key_of(query)) is not None:
+            units += await self._whole(await store_named.by_key(db, key, own))
+        return _distinct(units)
+
+    async def _entities(self, query: str, own: Mapping[str, object]) -> list[Presence]:
+        named = _named_entity(query)
+        if named is not None:
+            return await store_named.entity_in(self._context.db, str(named), own)
+        try:
+            return await store_named.entities_named(self._context.db, normalise_name(query), own)
+        except Invalid:
+            return []
+
+    async def _by_ids(self, ids: Iterable[str]) -> list[Unit]:
+        refs: list[str] = []
+        units: list[Unit] = []
+        for text in ids:
+            found = _ID.fullmatch(text.strip())
+            if found is not None:
+                refs += _refs_of(found)
+            elif (entity := _named_entity(text)) is not None:
+                units += await self._of_entities(await store_named.entity_in(self._context.db, str(entity), self.own))
+        own = self.own
+        rows = (await store_facts.records(self._context.db, list(dict.fromkeys(refs)))).values()
+        return _distinct([*await self._whole([row for row in rows if row["scope_set"] in own]), *units])
+
+    async def _of_entities(self, presences: Sequence[Presence]) -> list[Unit]:
+        """Everything about entities; one that has no rows is a unit of its own."""
+        if not presences:
+            return []
+        units = _units(self._standing(await store_named.rows_of(self._context.db, presences)))
+        named = {
+            (row[name], row["scope_set"])
+            for unit in units
+            for row in unit.rows
+            for name in ("entity", "subject", "object", "actor")
+            if row.get(name)
+        }
+        return [*units, *(Unit(presence=presence) for presence in presences if presence not in named)]
+
+    async def _whole(self, rows: Sequence[Record]) -> list[Unit]:
+        """The memories that rows belong to: facts with all their versions, a turn of ours with what it tells."""
+        facts = [row for row in rows if row["id"].table_name == "attribute"]
+        others = [row for row in rows if row["id"].table_name != "attribute"]
+        rendered = [ref_of_row(row) for row in others if RENDERED in row.get("flags", ())]
+        if rendered:
+            told = await store_named.facts_from(self._context.db, rendered)
+            own = self.own
+            facts += [row for row in told if row["id"].table_name == "attribute" and row["scope_set"] in own]
+            others += [row for row in told if row["id"].table_name != "attribute" and row["scope_set"] in own]
+            sources = {row["source_ref"] for row in told}
+            others = [row for row in others if ref_of_row(row) not in sources]
+        if facts:
+            others += await store_named.versions_with(self._context.db, facts)
+        return _units(self._standing(others))
+
+    def _standing(self, rows: Iterable[Record]) -> list[Record]:
+        """Rows that can still go: what is retired can only be purged."""
+        if self._gone is Gone.PURGE:
+            return list(rows)
+        return [row for row in rows if row.get("forgotten_at") is None and row.get("status") != "rejected"]
+
+
+def _units(rows: Iterable[Record]) -> list[Unit]:
+    """Rows as memories, newest first: all versions of a chain are one."""
+    units: dict[object, Unit] = {}
+    for row in rows:
+        chained = row["id"].table_name == "attribute"
+        name = store_named.chain_name(row) if chained else ref_of_row(row)
+        unit = units.setdefault(name, Unit())
+        if ref_of_row(row) not in {ref_of_row(known) for known in unit.rows}:
+            unit.rows.append(row)
+    dated = [unit for unit in units.values() if unit.known_at is not None]
+    dated.sort(key=lambda unit: (unit.known_at, ref_of_row(unit.rows[0])), reverse=True)
+    return [*dated, *(unit for unit in units.values() if unit.known_at is None)]
+
+
+def _distinct(units: Iterable[Unit]) -> list[Unit]:
+    """Each memory once, in order."""
+    seen: dict[object, Unit] = {}
+    for unit in units:
+        seen.setdefault(unit.presence or ref_of_row(unit.rows[0]), unit)
+    return list(seen.values())
+
+
+def _refs_of(found: re.Match[str]) -> list[str]:
+    table, key = found["table"], found["key"]
+    if found["chunk"]:
+        return [f"turn:{key}"]
+    if table is None:
+        return [f"{name}:{key}" for name in store_erase.MEMORY_TABLES]
+    return [f"{_TABLES[table]}:{key}"] if table in _TABLES else []
+
+
+def _named_entity(text: str) -> EntityRef | None:
+    """The entity behind `entity:person/mara` or `person/mara`."""
+    bare = text.strip().removeprefix("entity:")
+    type_, separator, _ = bare.partition("/")
+    if not separator or (bare == text.strip() and type_ not in set(EntityType)):
+        return None
+    try:
+        return parse_ref(bare)
+    except Invalid:
+        return None
+
+
+def _key_of(query: str) -> str | None:
+    try:
+        return normalise_key(query)
+    except Invalid:
+        return None
+
+
+def ref_of_row(row: Record) -> str:
+    return f"{row['id'].table_name}:{key_of(row['id'])}"
+
+
+def _lie(rows: Iterable[Record]) -> dict[str, str]:
+    """The scope set of each row."""
+    return {ref_of_row(row): row["scope_set"] for row in rows}
+
+
+def _names(rows: Iterable[Record]) -> set[str]:
+    """What to hold alone while rows go: their entities and sessions."""
+    names: set[str] = set()
+    for row in rows:
+        names |= {row[name] for name in ("entity", "subject", "object", "actor") if row.get(name)}
+        sessions = (row.get("session"), row.get("source_session"))
+        names |= {f"session:{session}" for session in sessions if session}
+        if row["id"].table_name == "session":
+            names.add(ref_of_row(row))
+    return names
+
+
+async def in_scope(context: Context, pattern: Pattern) -> Choice:
+    """All that belongs to the nodes of a pattern; what belongs to others as well stays for those."""
+    touched = {s: context.sets[s] for s in context.sets.everything() if context.sets[s].touches(pattern)}
+    fates: dict[str, Fate] = {s: scope.without(pattern) or Gone.PURGE for s, scope in touched.items()}
+    found = await store_named.everything_in(context.db, sorted(fates))
+    presences = {(row["ref"], row["scope_set"]): fates[row["scope_set"]] for row in found if "ref" in row}
+    rows = {ref_of_row(row): fates[row["scope_set"]] for row in found if "ref" not in row}
+    nodes = frozenset(node for node in context.nodes if pattern.covers(node))
+    names = _names(found) | {ref for ref, _ in presences}
+    units = _units([row for row in found if row["id"].table_name in store_erase.UNIT_TABLES])
+    units = [unit for unit in units if RENDERED not in unit.rows[0].get("flags", ())]
+    order = Order(rows=rows, presences=presences, nodes=nodes)
+    return Choice(order=order, scope_sets=_lie(found), names=names, units=units)
+
+
+async def session(context: Context, session: Session, writable: Region) -> Choice:
+    """A session with its turns; a turn that belongs to others as well stays for those."""
+    chooser = Chooser(context, writable, Lens(), Gone.PURGE)
+    turns = await store_named.turns_in(context.db, session.id)
+    ref = f"session:{session.id}"
+    fates = {ref_of_row(row): chooser.fate_of(row) for row in turns}
+    rows: dict[str, Fate] = {turn: fate for turn, fate in fates.items() if fate is not None}
+    return Choice(
+        order=Order(rows=rows | {ref: Gone.PURGE}),
+        scope_sets=_lie(turns) | {ref: session.scope.id},
+        names={ref},
+        units=[Unit([row]) for row in turns],
+    )
