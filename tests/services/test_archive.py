@@ -335,6 +335,36 @@ async def test_a_new_ledger_is_begun_with_a_reason_that_stays(home: Path, file: 
         assert await at.found("canary") == []
 
 
+async def test_on_a_new_machine_texts_are_still_known_by_their_hashes(home: Path, file: Path, tmp_path: Path) -> None:
+    """What is hashed under the lost pepper is hashed again: each row as if it had been written there."""
+    hashed = ("attribute", "relates_to", "action", "turn", "proposal")
+    async with opened(home) as at:
+        await filled(at)
+        await forget(at.rt, at.context, caller(), Forget(query="spelt", purge=True))
+        await backup(at.rt, file)
+        before = await dump(at.context.db)
+        fold = at.context.fold_key
+        names = {fold(text): text for text in ("rye", "Mara likes rye.", "The lighthouse is far", "Mara baked a loaf.")}
+        assert names.keys() <= {key for table in hashed for row in before[table] for key in row.get("folds", ())}
+    there = tmp_path / "there"
+    await restore(there, file, ledger=ledger_of(home))
+    async with opened(there) as at:
+        after = await dump(at.context.db)
+        for table in hashed:
+            assert len(after[table]) == len(before[table])
+            for old, new in zip(before[table], after[table], strict=True):
+                skipped = ("folds", "fingerprint")
+                assert {k: v for k, v in old.items() if k not in skipped} == {
+                    k: v for k, v in new.items() if k not in skipped
+                }
+                assert len(old.get("folds", ())) == len(new.get("folds", ()))
+                for was, now in zip(old.get("folds", ()), new.get("folds", ()), strict=True):
+                    assert was != now
+                    assert was not in names or now == at.context.fold_key(names[was])
+        await forget(at.rt, at.context, caller(), Forget(query="rye", purge=True))
+        await nothing_of(at, "rye")
+
+
 async def test_a_ledger_that_does_not_fit_is_refused(home: Path, file: Path, tmp_path: Path) -> None:
     async with opened(home) as at:
         await at.say("one", "two", "three")

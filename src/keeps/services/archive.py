@@ -15,6 +15,7 @@ from keeps.config import Config
 from keeps.core.errors import Conflict, Invalid, NotFound, StoreRefused, Unavailable
 from keeps.services import contexts
 from keeps.services.contexts import Reissued
+from keeps.services.rehash import rehash
 from keeps.services.runtime import (
     LEDGER_FOLDER,
     RECORD_FOLDER,
@@ -264,6 +265,7 @@ async def _build(folder: Path, place: Path, archive: Archive, choice: _Choice, p
         management: str | None = None
         if pepper_check(rt.pepper) != archive.header.pepper_check:
             for context_id in archive.header.contexts:
+                await rehash(rt, await rt.context(context_id))
                 keys[context_id] = await contexts.reissue(rt, context_id)
             management = await contexts.reissue_management(rt)
         for db in (rt.control, *(context.db for context in rt.contexts.values())):

@@ -423,7 +423,7 @@ class Reconciliation:
         self._rows[ref] = row
 
     def _row(self, row: Row) -> store_rows.Record:
-        folds = [self._context.fold_key(text) for text in _texts(row)]
+        folds = [self._context.fold_key(text) for text in texts_of(row)]
         if isinstance(row, Fact):
             return store_rows.fact_to_row(row, chain=chain_key(row.key, row.value, row.category, row.id), folds=folds)
         if isinstance(row, Relation):
@@ -438,7 +438,7 @@ class Reconciliation:
             Action: self._batch.actions,
         }
         for ref, row in self._rows.items():
-            printed = replace(row, control=replace(row.control, fingerprint=self._fingerprint(row)))
+            printed = replace(row, control=replace(row.control, fingerprint=fingerprint_of(self._context, row)))
             self._batch.rows.append(ref)
             self._changes.put.append(entry_of(printed))
             record = self._row(printed)
@@ -447,10 +447,6 @@ class Reconciliation:
                 continue
             self._batch.guards.append({"id": record["id"], "rev": self._read_revs[ref]})
             self._batch.patch(record["id"], **{k: v for k, v in record.items() if k not in ("id", "in", "out")})
-
-    def _fingerprint(self, row: Row) -> str:
-        slot = row.key if isinstance(row, Fact) else ""
-        return self._context.fold_key(f"{row.scope.id} {slot} {_texts(row)[0]}")
 
     def _write_chains(self) -> None:
         for chain in self._chains.values():
@@ -462,7 +458,13 @@ class Reconciliation:
             self._batch.chains.append({"id": chain.record, "expected": state.rev, "set": row})
 
 
-def _texts(row: Row) -> list[str]:
+def fingerprint_of(context: Context, row: Row) -> str:
+    """A keyed hash of what a row says, by which the same is known when it comes again."""
+    slot = row.key if isinstance(row, Fact) else ""
+    return context.fold_key(f"{row.scope.id} {slot} {texts_of(row)[0]}")
+
+
+def texts_of(row: Row) -> list[str]:
     """The texts a row may be named by in a forget: what it says first."""
     if isinstance(row, Fact):
         return [row.value, row.summary]

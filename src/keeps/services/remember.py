@@ -107,6 +107,11 @@ async def remember(rt: Runtime, context: Context, caller: Caller, request: Remem
     raise AssertionError("unreachable")
 
 
+def turn_texts(turn: Turn) -> list[str]:
+    """The texts a turn may be named by in a forget."""
+    return [turn.content, f"{turn.speaker}: {turn.content}"] if turn.speaker else [turn.content]
+
+
 def _cleaned(message: Message) -> tuple[Message, bool]:
     """The message in the form it is kept in, and whether invisible characters were removed."""
     check_bytes(message.text, limit_bytes=MAX_TURN_BYTES)
@@ -263,10 +268,7 @@ class _Write:
         )
 
     def _folds(self, turn: Turn) -> list[str]:
-        said = [turn.content]
-        if turn.speaker:
-            said.append(f"{turn.speaker}: {turn.content}")
-        return [self._context.fold_key(text) for text in said]
+        return [self._context.fold_key(text) for text in turn_texts(turn)]
 
     async def _reconcile(self, session: Session, scope: Scope, turn: RowId) -> Extraction:
         origin = self._origin()
