@@ -9,9 +9,10 @@ from keeps.core.errors import Forbidden, Invalid, NotFound, TooLarge
 from keeps.core.pages import PageRequest
 from keeps.core.scopes import parse_scopes
 from keeps.core.sessions import Role
-from keeps.services import sessions
+from keeps.core.triples import parse_triples
+from keeps.services import facts, sessions
 from keeps.services.recall import Recall
-from keeps.services.remember import Message, Remember, Remembered, remember
+from keeps.services.remember import Infer, Message, Remember, Remembered, remember
 from keeps.services.runtime import Context, Runtime
 from keeps.services.sessions import NewSession
 from keeps.store.commit import Batch
@@ -166,3 +167,18 @@ async def test_what_an_assistant_said_keeps_its_role(rt: Runtime, context: Conte
     done = await remember(rt, context, EVERYONE, Remember(messages=[message]))
     text = await sessions.block(rt, context, EVERYONE, done.session, Recall(query="zebra"))
     assert "assistant: It is green" in text
+
+
+async def test_a_reader_is_not_told_who_else_owns_what_they_see(rt: Runtime, context: Context) -> None:
+    both = parse_scopes(["user/mara", "user/tove"])
+    made = await sessions.create(rt, context, caller(), NewSession(scope=both))
+    entry = {"entity": {"type": "person", "name": "Sill"}, "key": "colour", "value": "grey"}
+    triples = parse_triples([entry], anchor=rt.clock())
+    await remember(rt, context, caller(), Remember(infer=Infer.TRIPLES, triples=triples, scope=both))
+    mara = caller("user/mara")
+    view = await sessions.get(context, mara, made.session.id)
+    seen = await facts.attributes(rt, context, mara, facts.ListAttributes())
+    assert view.session.scope.to_wire() == [["user/mara/"]]
+    assert [fact.scope.to_wire() for fact in seen.rows] == [[["user/mara/"]]]
+    everything = await facts.attributes(rt, context, caller(), facts.ListAttributes())
+    assert [fact.scope.to_wire() for fact in everything.rows] == [[["user/mara/"], ["user/tove/"]]]

@@ -170,6 +170,10 @@ class Scope:
         """True when one clause lies wholly inside `region`."""
         return any(clause and all(map(region.covers, clause)) for clause in self._effective())
 
+    def seen_by(self, region: Covering) -> Scope:
+        """This scope with the clauses a reader holds alone: who else owns a row is not theirs to know."""
+        return Scope(self.visible_clauses(region) if self.clauses else self.clauses)
+
     def within(self, region: Covering) -> bool:
         """True when every clause lies wholly inside `region`: what a writer must hold."""
         return all(clause and all(map(region.covers, clause)) for clause in self._effective())

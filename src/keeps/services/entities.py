@@ -165,8 +165,8 @@ async def get(rt: Runtime, context: Context, caller: Caller, request: GetEntity)
     relations = [r for r in related if offered(r.control, now) and answers(r, request.when, now)]
     return EntityView(
         entity=entity,
-        attributes=tuple(await as_seen(context, attributes[: request.limit], readable)),
-        relations=tuple(await as_seen(context, relations[: request.limit], readable)),
+        attributes=tuple(await as_seen(context, attributes[: request.limit], caller)),
+        relations=tuple(await as_seen(context, relations[: request.limit], caller)),
         more_attributes=len(attributes) > request.limit,
         more_relations=len(relations) > request.limit,
     )
@@ -255,7 +255,7 @@ async def history(rt: Runtime, context: Context, caller: Caller, request: Histor
     shown = [fact for fact in facts if offered(fact.control, now)]
     places = _places(facts)
     page = page_of(shown, lambda fact: places[fact.id], request.page, newest_first=True)
-    return replace(page, rows=tuple(await as_seen(context, page.rows, readable)))
+    return replace(page, rows=tuple(await as_seen(context, page.rows, caller)))
 
 
 async def history_of_key(rt: Runtime, context: Context, caller: Caller, ref: EntityRef, key: str) -> list[Fact]:
@@ -266,7 +266,7 @@ async def history_of_key(rt: Runtime, context: Context, caller: Caller, ref: Ent
     shown = [fact for fact in facts if offered(fact.control, now)]
     if not shown:
         raise NotFound(f"entity {ref} has no key {named}")
-    return await as_seen(context, shown, readable)
+    return await as_seen(context, shown, caller)
 
 
 async def neighbourhood(rt: Runtime, context: Context, caller: Caller, request: Neighbourhood) -> Page[Neighbour]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -111,15 +111,21 @@ def resolvable(caller: Caller, uncertainty: Uncertainty) -> bool:
     return not uncertainty.resolved and uncertainty.has_subject and writable
 
 
+def doubt_as_seen(caller: Caller, doubt: Uncertainty) -> Uncertainty:
+    """The doubt without owners its reader does not hold. Ask `resolvable` of the whole one first."""
+    return replace(doubt, scope=doubt.scope.seen_by(caller.region(Verb.MEMORY_READ)))
+
+
 def readable_by(context: Context, caller: Caller) -> frozenset[str]:
     """Ids of the scope sets this caller may read."""
     return context.sets.readable(caller.region(Verb.MEMORY_READ))
 
 
-async def as_seen(context: Context, rows: Sequence[AnyRow], readable: Collection[str]) -> list[AnyRow]:
-    """The rows without what points at something their reader cannot see: other versions, turns, sessions."""
-    hidden = await store_facts.hidden(context.db, rows, readable)
-    return [_without(row, hidden) for row in rows] if hidden else list(rows)
+async def as_seen(context: Context, rows: Sequence[AnyRow], caller: Caller) -> list[AnyRow]:
+    """The rows without what their reader cannot see: other owners, and links to other versions, turns, sessions."""
+    region = caller.region(Verb.MEMORY_READ)
+    hidden = await store_facts.hidden(context.db, rows, context.sets.readable(region))
+    return [replace(_without(row, hidden) if hidden else row, scope=row.scope.seen_by(region)) for row in rows]
 
 
 def _without(row: AnyRow, hidden: frozenset[str]) -> AnyRow:
@@ -168,7 +174,7 @@ async def _list(
     readable, now = readable_by(context, caller), rt.clock()
     found = await store_facts.list_live(context.db, context.sets, wanted, readable, now)
     total = await store_facts.count_live(context.db, wanted, readable, now) if page.count else None
-    shown = await as_seen(context, found[: page.limit], readable)
+    shown = await as_seen(context, found[: page.limit], caller)
     following = None
     if len(found) > len(shown) and shown:
         clocks = shown[-1].clocks

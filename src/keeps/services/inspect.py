@@ -19,7 +19,7 @@ from keeps.core.uncertainties import Uncertainty
 from keeps.core.validity import NOW, When, answers, known, offered
 from keeps.services import entities, sessions
 from keeps.services.entities import EntityView, GetEntity
-from keeps.services.facts import AnyRow, as_seen, readable_by, resolvable
+from keeps.services.facts import AnyRow, as_seen, doubt_as_seen, readable_by, resolvable
 from keeps.services.runtime import Context, Runtime
 from keeps.services.sessions import SessionView
 from keeps.store import facts as store_facts
@@ -186,10 +186,14 @@ class _Look:
         found = await store_uncertainties.find(context.db, context.sets, uncertainty_id, self._readable)
         if found is None:
             return None
-        return Inspected(kind="uncertainty", uncertainty=found, resolvable=resolvable(self._caller, found))
+        return Inspected(
+            kind="uncertainty",
+            uncertainty=doubt_as_seen(self._caller, found),
+            resolvable=resolvable(self._caller, found),
+        )
 
     async def _seen(self, rows: Sequence[AnyRow]) -> list[AnyRow]:
-        return await as_seen(self._context, rows, self._readable)
+        return await as_seen(self._context, rows, self._caller)
 
     def _missing(self) -> NotFound:
         return NotFound(f"{self._request.ref.strip()} does not exist")

@@ -18,7 +18,7 @@ from keeps.core.facts import Action, Fact, Relation, Row
 from keeps.core.scopes import Lens
 from keeps.core.sessions import Chunk, Role, Turn, is_short
 from keeps.core.text import clean, fold
-from keeps.core.validity import NOW, When, answers
+from keeps.core.validity import NOW, When, answers, offered
 from keeps.finder.base import Found, Kind, Name
 from keeps.finder.local import stemmer
 from keeps.services.runtime import Context, Runtime, new_id
@@ -300,10 +300,7 @@ class _Search:
         subject = self._request.subject
         if subject is not None and subject not in store_facts.entities_of(row):
             return False
-        control = row.control
-        if control.muted or (control.taint and not control.user_confirmed):
-            return False
-        if control.expires_at is not None and control.expires_at <= self._now:
+        if not offered(row.control, self._now):
             return False
         return self._request.labels <= set(row.labels) and answers(row, self._request.when, self._now)
 

@@ -18,7 +18,7 @@ from keeps.core.access import Caller, Verb
 from keeps.core.errors import Invalid, NotFound, TooLarge
 from keeps.core.fence import Note
 from keeps.core.pages import Page, PageRequest, Place, number_key, time_key
-from keeps.core.scopes import Lens, Pattern, Scope
+from keeps.core.scopes import ROOT, Lens, Pattern, Scope
 from keeps.core.sessions import RENDERED, Session, Turn
 from keeps.services import context as context_service
 from keeps.services.facts import before_of, readable_by
@@ -39,11 +39,15 @@ MAX_METADATA_BYTES: Final = 16 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionView:
-    """A session as a reader sees it: how many of its turns they may read, and when the last of them was said."""
+    """A session as a reader sees it: how many of its turns they may read, and when the last of them was said.
+
+    `next_seq`: the number of the turn that is written next, for those who may write it; it counts erased turns.
+    """
 
     session: Session
     turn_count: int = 0
     last_turn_at: datetime | None = None
+    next_seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +79,7 @@ async def create(rt: Runtime, context: Context, caller: Caller, request: NewSess
     batch.sessions.append(store_rows.session_to_row(session))
     first_use(rt, context, batch, scope)
     await context.commit(batch)
-    return SessionView(session=session)
+    return _view(session, {}, caller)
 
 
 async def get(context: Context, caller: Caller, session_id: str) -> SessionView:
@@ -83,7 +87,7 @@ async def get(context: Context, caller: Caller, session_id: str) -> SessionView:
     readable = readable_by(context, caller)
     session = await _find(context, session_id, readable)
     spoken = await store_sessions.spoken(context.db, [session.id], readable)
-    return _view(session, spoken)
+    return _view(session, spoken, caller)
 
 
 async def list_all(context: Context, caller: Caller, page: PageRequest) -> Page[SessionView]:
@@ -101,7 +105,7 @@ async def list_all(context: Context, caller: Caller, page: PageRequest) -> Page[
     spoken = await store_sessions.spoken(context.db, [session.id for session in shown], readable)
     more = len(found) > len(shown)
     return Page(
-        rows=tuple(_view(session, spoken) for session in shown),
+        rows=tuple(_view(session, spoken, caller) for session in shown),
         next=(time_key(shown[-1].created_at), shown[-1].id) if more else None,
         total=await store_sessions.count_sessions(context.db, readable) if page.count else None,
     )
@@ -164,9 +168,16 @@ async def _find(context: Context, session_id: str, readable: frozenset[str]) -> 
     return found
 
 
-def _view(session: Session, spoken: Mapping[str, Spoken]) -> SessionView:
+def _view(session: Session, spoken: Mapping[str, Spoken], caller: Caller) -> SessionView:
     seen = spoken.get(session.id, Spoken())
-    return SessionView(session=session, turn_count=seen.count, last_turn_at=seen.last_at)
+    writes = caller.region(Verb.MEMORY_WRITE)
+    own = all(writes.covers(node) for node in session.scope.nodes() or {ROOT})
+    return SessionView(
+        session=replace(session, scope=session.scope.seen_by(caller.region(Verb.MEMORY_READ))),
+        turn_count=seen.count,
+        last_turn_at=seen.last_at,
+        next_seq=session.next_seq if own else None,
+    )
 
 
 def _number(place: Place | None) -> int:

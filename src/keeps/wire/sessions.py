@@ -96,6 +96,7 @@ class SessionOut(WireOut):
     metadata: dict[str, Any] | None = None
     turn_count: int | None = None
     last_turn_at: datetime | None = None
+    next_seq: int | None = None
 
     @classmethod
     def of(cls, view: SessionView) -> Self:
@@ -107,6 +108,7 @@ class SessionOut(WireOut):
             metadata=None if session.metadata is None else dict(session.metadata),
             turn_count=view.turn_count,
             last_turn_at=view.last_turn_at,
+            next_seq=view.next_seq,
         )
 
 

@@ -63,5 +63,8 @@ async def list_uncertainties(
     request = query.to_core(call.cursors.request(query, route="uncertainty"))
     page = await facts.uncertainties(call.context, call.caller, request)
     meta = call.cursors.meta(page, query, route="uncertainty")
-    rows = [UncertaintyOut.of(row, resolvable=facts.resolvable(call.caller, row)) for row in page.rows]
+    rows = [
+        UncertaintyOut.of(facts.doubt_as_seen(call.caller, row), resolvable=facts.resolvable(call.caller, row))
+        for row in page.rows
+    ]
     return reply(UncertaintiesOut(unknowns=rows, page=meta))
