@@ -249,3 +249,15 @@ async def _waiting_for_an_answer(guest: Memory) -> None:
             return
         await asyncio.sleep(0.01)
     raise AssertionError("no connection to the owner")
+
+
+async def test_only_who_may_write_a_session_is_told_its_next_number(tmp_path: Path) -> None:
+    async with Memory.open(tmp_path / "m") as memory:
+        done = await memory.remember_many([{"content": "one"}, {"content": "two"}], infer="none")
+        await memory.forget(ids=[f"turn:{done.turn_ids[1]}"], purge=True)
+        mine = await memory.sessions.get(done.session_id)
+        assert (mine.turn_count, mine.next_seq) == (1, 2)
+        reader = await memory.keys.create("reader", grants={"memory:read": ["/*"]})
+        async with Client(memory.endpoint, key=reader.key) as client:
+            theirs = await client.sessions.get(done.session_id)
+            assert (theirs.turn_count, theirs.next_seq) == (1, None)

@@ -102,7 +102,7 @@ async def import_talks(
     for talk in talks:
         key = _key(talk, aim.scope_of(talk))
         session = known.get(key) or await _begin(memory, talk, key, aim)
-        there = min(session.turn_count or 0, len(talk.lines))
+        there = min(await _next(memory, session), len(talk.lines))
         if there:
             await _check_same(memory, session, talk)
         already += there
@@ -137,6 +137,14 @@ async def _begin(memory: Client, talk: Talk, key: str, aim: Aim) -> SessionOut:
     return await memory.sessions.create(
         scopes=aim.scope_of(talk), metadata={_ORIGIN: origin}, idempotency_key=_digest(_ORIGIN, key)
     )
+
+
+async def _next(memory: Client, session: SessionOut) -> int:
+    """The number of the first turn that was never written. A service may not tell: then, after the last one seen."""
+    if session.next_seq is not None:
+        return session.next_seq
+    seen = [turn.seq async for page in walk(memory.sessions.turns, session.id) for turn in page.turns]
+    return max(seen, default=-1) + 1
 
 
 async def _check_same(memory: Client, session: SessionOut, talk: Talk) -> None:

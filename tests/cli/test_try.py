@@ -1,0 +1,47 @@
+"""`keeps try`: what it must show."""
+
+from __future__ import annotations
+
+import io
+import re
+
+from inline_snapshot import snapshot
+from rich.console import Console
+
+from keeps.cli import tryout
+from tests.cli.conftest import keeps
+
+FACTS = {
+    "imported": r"Imported (\d+ turns in \d+ sessions) into an empty folder",
+    "answered": r"(Dr Ahlgren put in four stitches)",
+    "corrected": r"which corrects: (.*)",
+    "then": r"\(as of 2026-05-15\)\s+1\. (.*)",
+    "gone": r"Purged it: \d+ rows erased\.\s+(.*)\n\s+(.*)\n",
+}
+
+
+async def test_transcript_shows_five_facts() -> None:
+    screen = io.StringIO()
+    await tryout.run(Console(file=screen, width=120, highlight=False, markup=False, soft_wrap=True))
+    text = screen.getvalue()
+    found = {name: re.search(pattern, text) for name, pattern in FACTS.items()}
+    assert {name: match and match.groups() for name, match in found.items()} == snapshot(
+        {
+            "imported": ("213 turns in 13 sessions",),
+            "answered": ("Dr Ahlgren put in four stitches",),
+            "corrected": ("Tollgatan 14 in Kråkvik",),
+            "then": ("Mara lives at Tollgatan 14 in Kråkvik.",),
+            "gone": ("0 hits, and the word stands in 0 index files.", "Looked up by its reference: not found."),
+        }
+    )
+    assert "1 hits, and the word stands in 1 index files." in text
+    assert "says: I rent a flat on the third floor at Tollgatan 14" in text
+    assert text.rstrip().endswith('found = await memory.recall("coffee")')
+
+
+def test_it_runs_as_a_command_and_touches_nothing_here(tmp_path: object) -> None:
+    ran = keeps("try", cwd=str(tmp_path))
+    assert ran.returncode == 0, ran.stderr
+    assert "The folder is gone again." in ran.stdout
+    assert ran.stderr == ""
+    assert not list(__import__("pathlib").Path(str(tmp_path)).iterdir())
