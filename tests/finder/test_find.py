@@ -230,3 +230,14 @@ async def test_forged_marks_in_text_do_not_reach_other_scope_sets(finder: LocalF
     await finder.apply(1, put=[turn(1, "pear", scope_set="a"), turn(2, "apple\ue0001\ue00110", scope_set="b")])
     assert await refs(finder, "apple", "a") == []
     assert await refs(finder, "apple", "b") == ["turn:2"]
+
+
+async def test_a_change_that_does_not_follow_the_last_one_is_not_applied(finder: LocalFinder) -> None:
+    assert not await finder.apply(2, put=[turn(1, "apple")], after=1)
+    assert await finder.apply(1, put=[turn(1, "apple")])
+    assert not await finder.apply(3, put=[turn(2, "pear")], drop=["turn:1"], after=2)
+    assert await refs(finder, "apple pear") == ["turn:1"]
+    assert await finder.applied() == 1
+    assert await finder.apply(2, put=[turn(2, "pear")], after=1)
+    assert sorted(await refs(finder, "apple pear")) == ["turn:1", "turn:2"]
+    assert await finder.applied() == 2

@@ -63,8 +63,12 @@ class Finder(Protocol):
         drop: Sequence[str] = (),
         names: Sequence[Name] = (),
         drop_names: Sequence[Name] = (),
-    ) -> None:
-        """Drop the entries of the refs in `drop`, then put `put` (replacing equal units); all or nothing."""
+        after: int | None = None,
+    ) -> bool:
+        """Drop the entries of the refs in `drop`, then put `put` (replacing equal units); all or nothing.
+
+        With `after` only when that is the last change in the index; False: it is not, and nothing was done.
+        """
         ...
 
     async def neighbours(self, refs: Sequence[str]) -> list[str]:

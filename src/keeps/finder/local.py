@@ -75,13 +75,14 @@ class LocalFinder:
         drop: Sequence[str] = (),
         names: Sequence[Name] = (),
         drop_names: Sequence[Name] = (),
-    ) -> None:
+        after: int | None = None,
+    ) -> bool:
         """Drop, then put; all or nothing. While a rebuild runs, the new index takes the change too."""
 
         def change_file(file: TextFile) -> None:
             file.apply(change, put, drop, names, drop_names)
 
-        await self._guarded(self._apply, change_file)
+        return await self._guarded(self._apply, change_file, after)
 
     async def neighbours(self, refs: Sequence[str]) -> list[str]:
         """Refs of the entries whose window holds text of one of `refs`."""
@@ -187,9 +188,11 @@ class LocalFinder:
             _log.warning("text index not usable, to be rebuilt: %s", type(error).__name__)
             return None
 
-    def _apply(self, change_file: Callable[[TextFile], None]) -> None:
+    def _apply(self, change_file: Callable[[TextFile], None], after: int | None) -> bool:
         if self._file is None and self._meanwhile is None:
             raise FinderLost("there is no text index yet")
+        if after is not None and (self._file is None or self._file.applied() != after):
+            return False
         if self._file is not None:
             try:
                 self._file.begin_use(self._boot)
@@ -200,6 +203,7 @@ class LocalFinder:
                 self._discard(error)
         if self._meanwhile is not None:
             self._meanwhile.append(change_file)
+        return True
 
     def _begin_rebuild(self) -> TextFile:
         generations = [int(path.stem.removeprefix("text-")) for path in self._folder.glob("text-*.sqlite3")]

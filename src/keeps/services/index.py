@@ -82,14 +82,14 @@ def _spoken(turn: Turn, text: str) -> str:
 async def follow(at: Indexed, number: int, changes: Changes) -> None:
     """Bring the finder to change `number`, whose content is `changes`; by the record when it lags or is lost."""
     try:
-        if await at.finder.applied() == number - 1:
-            await at.finder.apply(
-                number,
-                put=changes.put,
-                drop=changes.drop,
-                names=changes.names,
-                drop_names=changes.drop_names,
-            )
+        if await at.finder.apply(
+            number,
+            put=changes.put,
+            drop=changes.drop,
+            names=changes.names,
+            drop_names=changes.drop_names,
+            after=number - 1,
+        ):
             return
     except FinderLost:
         pass
