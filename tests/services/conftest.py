@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 
+import pytest
 import pytest_asyncio
 
 from keeps.config import Config
@@ -13,7 +15,7 @@ from keeps.core.scopes import EVERYTHING, ScopePath, parse_pattern
 from keeps.services.runtime import Context, Runtime, open_runtime
 from keeps.store import contexts as store_contexts
 from keeps.store.commit import Batch
-from keeps.store.db import RecordID
+from keeps.store.db import Db, Engine, RecordID, open_engine
 
 
 class HandClock:
@@ -35,9 +37,43 @@ async def clock() -> HandClock:
     return HandClock()
 
 
+class Borrowed:
+    """The engine of the whole run, for one test: its databases go when the test closes it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._names: set[str] = set()
+        self._before = engine.commits
+
+    @property
+    def commits(self) -> int:
+        return self._engine.commits - self._before
+
+    async def database(self, name: str) -> Db:
+        self._names.add(name)
+        return await self._engine.database(name)
+
+    async def remove_database(self, name: str) -> None:
+        self._names.discard(name)
+        await self._engine.remove_database(name)
+
+    async def close(self) -> None:
+        for name in self._names:
+            await self._engine.remove_database(name)
+        self._names.clear()
+
+
+@pytest.fixture(scope="session")
+def engine_of_the_run() -> Iterator[Engine]:
+    """One process for all tests: starting it costs more than most of them."""
+    engine = asyncio.run(open_engine("mem://"))
+    yield engine
+    asyncio.run(engine.close())
+
+
 @pytest_asyncio.fixture
-async def rt(clock: HandClock) -> AsyncIterator[Runtime]:
-    async with open_runtime(Config(), clock=clock) as runtime:
+async def rt(clock: HandClock, engine_of_the_run: Engine) -> AsyncIterator[Runtime]:
+    async with open_runtime(Config(), clock=clock, engine=Borrowed(engine_of_the_run)) as runtime:
         yield runtime
 
 

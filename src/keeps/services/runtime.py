@@ -34,6 +34,7 @@ from keeps.store import scopes as store_scopes
 from keeps.store import secrets as store_secrets
 from keeps.store import swap as store_swap
 from keeps.store import watermark as store_watermark
+from keeps.store.address import folder_url
 from keeps.store.commit import Batch
 from keeps.store.db import Db, Engine, open_engine
 from keeps.store.keys import KnownCallers
@@ -45,6 +46,8 @@ from keeps.store.watermark import Watermark
 Clock = Callable[[], datetime]
 
 _ID_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
+_ID_CHARS: Final = 20
+_IDS: Final = len(_ID_LETTERS) ** _ID_CHARS
 MAX_REPLANS: Final = 16
 """How often a write is planned again when other writers come first."""
 
@@ -56,7 +59,12 @@ def system_clock() -> datetime:
 
 def new_id() -> RowId:
     """A fresh row id: 20 characters of a-z and 0-9, 103 random bits."""
-    return RowId("".join(secrets.choice(_ID_LETTERS) for _ in range(20)))
+    number = secrets.randbelow(_IDS)  # one question to the system for all letters: each costs more than the rest
+    letters: list[str] = []
+    for _ in range(_ID_CHARS):
+        number, index = divmod(number, len(_ID_LETTERS))
+        letters.append(_ID_LETTERS[index])
+    return RowId("".join(letters))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +247,12 @@ WATERMARK_FOLDER: Final = "watermark"
 
 
 @asynccontextmanager
-async def open_runtime(config: Config, *, clock: Clock = system_clock) -> AsyncGenerator[Runtime]:
+async def open_runtime(
+    config: Config, *, clock: Clock = system_clock, engine: Engine | None = None
+) -> AsyncGenerator[Runtime]:
     """A runtime over the data folder, or over nothing but memory when there is none. The caller holds the folder.
+
+    `engine`: one that is open already, instead of the one the config names; it is closed with the runtime.
 
     Raises:
         StoreRefused: the folder cannot be used, was written by a newer version, or its record lost rows.
@@ -249,10 +261,12 @@ async def open_runtime(config: Config, *, clock: Clock = system_clock) -> AsyncG
         if config.data is not None:
             store_swap.finish(config.data)
         folder = config.data or Path(held.enter_context(tempfile.TemporaryDirectory(prefix="keeps-")))
-        url = config.engine_url or (
-            "mem://" if config.data is None else f"surrealkv://{folder.resolve() / RECORD_FOLDER}"
+        engine = engine or await open_engine(
+            config.engine_url or ("mem://" if config.data is None else str(folder_url(folder / RECORD_FOLDER))),
+            namespace=config.engine_namespace,
+            user=config.engine_user,
+            password=config.engine_password.get_secret_value() if config.engine_password else None,
         )
-        engine = await open_engine(url)
         held.push_async_callback(engine.close)
         control = await engine.database("control")
         await migrate(control, "control")
