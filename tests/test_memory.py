@@ -252,7 +252,7 @@ async def _waiting_for_an_answer(guest: Memory) -> None:
 
 
 async def test_only_who_may_write_a_session_is_told_its_next_number(tmp_path: Path) -> None:
-    async with Memory.open(tmp_path / "m") as memory:
+    async with Memory.open(tmp_path / "m", saved_key="owner") as memory:
         done = await memory.remember_many([{"content": "one"}, {"content": "two"}], infer="none")
         await memory.forget(ids=[f"turn:{done.turn_ids[1]}"], purge=True)
         mine = await memory.sessions.get(done.session_id)
