@@ -48,8 +48,6 @@ Clock = Callable[[], datetime]
 _ID_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 _ID_CHARS: Final = 20
 _IDS: Final = len(_ID_LETTERS) ** _ID_CHARS
-_ID_CHARS: Final = 20
-_IDS: Final = len(_ID_LETTERS) ** _ID_CHARS
 MAX_REPLANS: Final = 16
 """How often a write is planned again when other writers come first."""
 
