@@ -26,12 +26,14 @@ from keeps.core.triples import parse_triples
 from keeps.core.validity import When
 from keeps.services import access, contexts
 from keeps.services.archive import Backup, Restored, Step, backup, restore
+from keeps.services.doctor import doctor
 from keeps.services.erase import Forget, forget, forget_scope
 from keeps.services.recall import Recall, recall
 from keeps.services.remember import Infer, Message, Remember, Remembered, remember
 from keeps.services.runtime import LEDGER_FOLDER, RECORD_FOLDER, Context, Runtime, open_runtime
 from keeps.store import facts as store_facts
 from keeps.store import tables as store_tables
+from keeps.store.archive import VERSION
 from keeps.store.commit import Batch
 from keeps.store.db import Db
 from keeps.store.erase import note_tombstone
@@ -40,6 +42,7 @@ from keeps.store.owner import FolderLock
 from keeps.store.swap import NOTE, STAGING
 from tests.services.conftest import caller
 
+FIXTURES = Path(__file__).parent.parent / "fixtures"
 MARA = entity_ref("person", "Mara")
 
 
@@ -543,3 +546,93 @@ async def test_an_error_on_the_way_leaves_nothing_behind(home: Path, file: Path)
     assert snapshot(home) == before
     done: Restored = await restore(home, file)
     assert done.contexts == ("acme",)
+
+
+# ---------------------------------------------------------------------- archives of earlier versions
+@pytest.mark.parametrize("fixture", sorted(FIXTURES.glob("archive-*.jsonl")), ids=lambda path: path.stem)
+async def test_an_archive_of_every_version_is_opened(home: Path, fixture: Path) -> None:
+    """These files stay as they are for ever: what was backed up once can be restored with every later version."""
+    done = await restore(home, fixture, new_ledger_reason="a file of the tests")
+    assert done.contexts == ("Other.One", "acme")
+    async with opened(home) as at:
+        assert await at.values("role") == ["harbour pilot", "deckhand"]
+        assert sorted(await at.values("likes")) == ["rye", "spelt"]
+        assert await at.found("When does the pilot boat leave?")
+        assert await at.found("forgotten") == []
+        edges = await at.context.db.run("SELECT VALUE ->relates_to->entity.name FROM entity WHERE name = 'mara';")
+        assert ["harbour"] in edges[0]
+        await at.state({"key": "role", "value": "captain"})
+        assert await at.values("role") == ["captain", "harbour pilot", "deckhand"]
+        assert await Open(at.rt, await at.rt.context("Other.One")).found("memory") == ["another memory"]
+    assert (await doctor(home)).sound
+
+
+def test_there_is_an_archive_of_every_version() -> None:
+    assert {path.name for path in FIXTURES.iterdir() if path.name.startswith("archive-")} == {
+        f"archive-{version}.jsonl" for version in range(1, VERSION + 1)
+    }
+
+
+# ---------------------------------------------------------------------- large records
+LARGE = """
+import asyncio, json, resource, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from keeps.config import Config
+from keeps.core.scopes import Scope
+from keeps.services import archive
+from keeps.services.runtime import open_runtime
+from keeps.store.archive import Header, Writer
+from keeps.store.db import RecordID
+
+folder, count = Path(sys.argv[1]), int(sys.argv[2])
+now, scope = datetime.now(UTC), Scope.from_lists([["a"]]).id
+first, second = folder / f"{count}.jsonl", folder / f"{count}-again.jsonl"
+
+def made():
+    header = Header(created_at=now, control_schema=1, context_schema=1, contexts=("acme",), ledger=(0, ""),
+                    pepper_check="")
+    with Writer(first, header) as writer:
+        context = {"id": RecordID("context", "acme"), "folded": "acme", "namespace": "keeps",
+                   "database": "context_acme", "config": {}, "enforcement_blocked": False, "created_at": now}
+        writer.row("control", "context", context)
+        db = "context:acme"
+        writer.row(db, "meta", {"id": RecordID("meta", "state"), "seq": 1, "uid": "u"})
+        writer.row(db, "scope_set", {"id": RecordID("scope_set", scope), "clauses": [["a"]], "created_at": now})
+        writer.row(db, "session", {"id": RecordID("session", "s"), "scope_set": scope, "created_at": now,
+                                   "next_seq": count})
+        for n in range(count):
+            writer.row(db, "turn", {
+                "id": RecordID("turn", f"t{n}"), "session": "s", "seq": n, "role": "user",
+                "content": f"number {n} " + "word " * 200, "scope_set": scope, "labels": [], "known_at": now,
+                "recorded_at": now, "status": "confirmed", "origin": "user_saved", "trust": 0.5, "taint": [],
+                "flags": [], "addressees": [], "folds": [f"f{n}"]})
+            writer.row(db, "follows", {
+                "id": RecordID("follows", f"f{n}"), "in": RecordID("turn", f"t{n - 1}"),
+                "out": RecordID("turn", f"t{n}"), "strength": 1.0, "scope_set": scope})
+        writer.finish()
+
+async def main():
+    await archive.restore(folder / f"home{count}", first, new_ledger_reason="large")
+    async with open_runtime(Config(data=folder / f"home{count}")) as rt:
+        done = await archive.backup(rt, second)
+        assert done.counts["context:acme"]["turn"] == done.counts["context:acme"]["follows"] == count
+
+made()
+asyncio.run(main())
+print(json.dumps({"file": first.stat().st_size, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+async def test_memory_does_not_grow_with_the_record(tmp_path: Path) -> None:
+    peaks: dict[int, int] = {}
+    for count in (1_000, 20_000):
+        command = [sys.executable, "-c", LARGE, str(tmp_path), str(count)]
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        said = json.loads(done.stdout)
+        peaks[count] = said["peak"]
+    assert said["file"] > 30_000_000
+    assert peaks[20_000] - peaks[1_000] < 40_000_000, peaks
