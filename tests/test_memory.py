@@ -95,7 +95,7 @@ async def test_an_empty_folder_becomes_a_memory(tmp_path: Path) -> None:
         assert [fact.value for fact in done.extraction.attributes] == ["pilot"]
         found = await memory.recall("what is Mara's role?")
         assert found.hits[0].text == "Mara's role is pilot."
-        assert "Mara's role is pilot." in await memory.context("what is Mara's role?")
+        assert "Mara's role is pilot." in str(await memory.context("what is Mara's role?"))
         assert [fact.value for fact in (await memory.history("person/mara", "role")).history] == ["pilot"]
         note = json.loads((folder / OWNER_NAME).read_text())
         assert stat.S_IMODE((folder / OWNER_NAME).stat().st_mode) == 0o600

@@ -40,7 +40,7 @@ Data = Annotated[Path, typer.Option(metavar="DIR", envvar="KEEPS_DATA", help="Th
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")]
 
 
-@app.command()
+@app.command(epilog="Example: keeps backup memory.archive")
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The archive to write.")],
     data: Data = DEFAULT_FOLDER,
@@ -56,7 +56,7 @@ def backup(
     _show(done, json, lambda out: _tell_backup(out, done))
 
 
-@app.command()
+@app.command(epilog="Example: keeps restore memory.archive --data ./other")
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The archive to read.")],
     data: Data = DEFAULT_FOLDER,
@@ -81,7 +81,7 @@ def restore(
     _show(done, json, lambda out: _tell_restored(out, done))
 
 
-@app.command()
+@app.command(epilog="Example: keeps doctor --data ./memory")
 def doctor(
     data: Data = DEFAULT_FOLDER,
     accept_loss: Annotated[

@@ -54,14 +54,14 @@ def group() -> None:
     """Bring in what lies in files."""
 
 
-@app.command(cls=Reaching)
+@app.command(cls=Reaching, epilog="Example: keeps import conversation chat.jsonl --label source=chat")
 def conversation(
     ctx: typer.Context,
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="JSON or JSON lines of turns: role or speaker, content.")
     ],
     scope: Annotated[
-        str | None, typer.Option(help="Whose it is; {conversation} stands for the conversation's id.")
+        str | None, typer.Option(metavar="SCOPE", help="Whose it is; {conversation} stands for the conversation's id.")
     ] = None,
     label: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="On each turn; may be given again.")

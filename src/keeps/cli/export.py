@@ -35,7 +35,7 @@ class Entry:
         return {"record": self.kind, **self.row.model_dump(mode="json", exclude_none=True)}
 
 
-@app.command(cls=Reaching)
+@app.command(cls=Reaching, epilog="Example: keeps export memory.md --format markdown")
 def export(
     ctx: typer.Context,
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Where to; stdout unless given.")] = None,

@@ -14,12 +14,14 @@ from keeps.wire.forget import ForgetOut
 app = typer.Typer()
 
 
-@app.command(cls=Reaching)
+@app.command(cls=Reaching, epilog='Example: keeps forget "The spare key hangs behind the oven" --purge')
 def forget(
     ctx: typer.Context,
     query: Annotated[str | None, typer.Argument(help="The text, name or slot of what to forget.")] = None,
-    ids: Annotated[list[str] | None, typer.Option("--id", help="This row; may be given again.")] = None,
-    lens: Annotated[list[str] | None, typer.Option(help="Only in this scope; may be given again.")] = None,
+    ids: Annotated[list[str] | None, typer.Option("--id", metavar="REF", help="This row; may be given again.")] = None,
+    lens: Annotated[
+        list[str] | None, typer.Option(metavar="SCOPE", help="Only in this scope; may be given again.")
+    ] = None,
     purge: Annotated[bool, typer.Option("--purge", help="Erase the text itself, everywhere.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,

@@ -18,7 +18,7 @@ Name = Annotated[str, typer.Argument(help="The name of the key.")]
 Ttl = Annotated[int | None, typer.Option("--ttl", metavar="SECONDS", min=1, help="How long it works; for ever.")]
 
 
-@app.command("list", cls=Reaching)
+@app.command("list", cls=Reaching, epilog="Example: keeps keys list --json")
 def list_keys(ctx: typer.Context) -> None:
     """List keys, never their secrets."""
     reach = Reach.of(ctx)
@@ -38,7 +38,7 @@ def list_keys(ctx: typer.Context) -> None:
     reach.show(found, tell)
 
 
-@app.command(cls=Reaching)
+@app.command(cls=Reaching, epilog='Example: keeps keys create reader --grant "memory:read=org/*" --ttl 86400')
 def create(
     ctx: typer.Context,
     name: Annotated[str | None, typer.Argument(help="A name for it; its id unless given.")] = None,
@@ -60,14 +60,14 @@ def create(
     _tell_once(reach, made)
 
 
-@app.command(cls=Reaching)
+@app.command(cls=Reaching, epilog="Example: keeps keys rotate reader")
 def rotate(ctx: typer.Context, name: Name, ttl: Ttl = None) -> None:
     """Give a key a new secret, printed once; the old one stops working."""
     reach = Reach.of(ctx)
     _tell_once(reach, reach.ask(lambda memory: memory.keys.rotate(name, ttl_s=ttl)))
 
 
-@app.command(cls=Reaching)
+@app.command(cls=Reaching, epilog="Example: keeps keys delete reader")
 def delete(ctx: typer.Context, name: Name) -> None:
     """Revoke a key."""
     reach = Reach.of(ctx)

@@ -23,7 +23,7 @@ app = typer.Typer()
 AsOf = Annotated[str | None, typer.Option(metavar="TIME", help="As it was known then.")]
 
 
-@app.command(cls=Reaching)
+@app.command(cls=Reaching, epilog="Example: keeps show attribute:person/mara/role")
 def show(
     ctx: typer.Context,
     ref: Annotated[str, typer.Argument(help="entity:person/mara, attribute:person/mara/role, turn:<id> …")],
@@ -37,7 +37,7 @@ def show(
     reach.show(found, lambda console: _tell(console, found))
 
 
-@app.command(cls=Reaching)
+@app.command(cls=Reaching, epilog="Example: keeps history person/mara role")
 def history(
     ctx: typer.Context,
     entity: Annotated[str, typer.Argument(help="type/name, for example person/mara.")],
@@ -56,7 +56,7 @@ def history(
     reach.show(found, lambda console: tell_facts(console, found.history))
 
 
-@app.command(cls=Reaching)
+@app.command(cls=Reaching, epilog="Example: keeps entities --type person")
 def entities(
     ctx: typer.Context,
     type_: Annotated[str | None, typer.Option("--type", help="person, organisation, project, location …")] = None,

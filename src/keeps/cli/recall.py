@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from keeps.cli.reach import Reach, Reaching, said, show_json
+from keeps.cli.reach import Reach, Reaching, said
 from keeps.core.facts import Origin
 from keeps.core.fence import LABELS, PASSAGE_LABEL
 from keeps.wire.query import Hit, QueryOut
@@ -16,26 +16,28 @@ app = typer.Typer()
 
 Query = Annotated[str, typer.Argument(help="The question.")]
 K = Annotated[int, typer.Option("-k", min=1, max=50, help="Hits at most.")]
-Lens = Annotated[list[str] | None, typer.Option(help="Only what belongs to this scope; may be given again.")]
+Lens = Annotated[
+    list[str] | None, typer.Option(metavar="SCOPE", help="Only what belongs to this scope; may be given again.")
+]
 Label = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only what has it; may be given again.")]
 AsOf = Annotated[str | None, typer.Option(metavar="TIME", help="Answer from what was known then.")]
-
-_FAR: Final = "passage"
 
 
 def _asked(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value}
 
 
-@app.command(cls=Reaching)
+@app.command(cls=Reaching, epilog='Example: keeps recall "where is the spare key?" -k 3')
 def recall(
     ctx: typer.Context,
     query: Query,
     k: K = 10,
-    mode: Annotated[str | None, typer.Option(help="hybrid or bm25.")] = None,
+    mode: Annotated[str | None, typer.Option(metavar="MODE", help="hybrid or bm25.")] = None,
     lens: Lens = None,
     label: Label = None,
-    include: Annotated[list[str] | None, typer.Option(help="facts or passages; both unless given.")] = None,
+    include: Annotated[
+        list[str] | None, typer.Option(metavar="HALF", help="facts or passages; both unless given.")
+    ] = None,
     as_of: AsOf = None,
 ) -> None:
     """Find what answers a question, the best first."""
@@ -45,7 +47,7 @@ def recall(
     reach.show(found, lambda console: tell_hits(console, found))
 
 
-@app.command(cls=Reaching)
+@app.command(cls=Reaching, epilog='Example: keeps context "where is the spare key?" >> prompt.txt')
 def context(
     ctx: typer.Context,
     query: Query,
@@ -59,10 +61,8 @@ def context(
     reach = Reach.of(ctx)
     asked = _asked(k=k, lens=lens, labels=label, as_of=as_of)
     block = reach.ask(lambda memory: memory.context(query, subject=subject, **asked))
-    if reach.json:
-        show_json({"context": block})
-    elif block:
-        print(block)
+    if reach.json or block.context:
+        reach.show(block, lambda _: print(block.context))
 
 
 def tell_hits(console: Console, found: QueryOut) -> None:

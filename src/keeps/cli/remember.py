@@ -21,7 +21,9 @@ app = typer.Typer()
 _NOTE_ID_BYTES: Final = 6
 
 
-@app.command(cls=Reaching)
+@app.command(
+    cls=Reaching, epilog='Example: keeps remember "I take my coffee black" · keeps remember --fact Mara role pilot'
+)
 def remember(
     ctx: typer.Context,
     text: Annotated[str | None, typer.Argument(help="What to remember; - reads it from stdin.")] = None,
@@ -30,8 +32,10 @@ def remember(
         typer.Option(metavar="WHO KEY VALUE", help='A fact instead: --fact Mara role pilot. WHO may be "type/name".'),
     ] = None,
     as_turn: Annotated[bool, typer.Option("--as-turn", help="Keep it as something said, not as a note.")] = False,
-    kind: Annotated[str | None, typer.Option(help="preference, note, topic, insight, fact, goal or event.")] = None,
-    scope: Annotated[list[str] | None, typer.Option(help="Whose it is; may be given again.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(metavar="KIND", help="preference, note, topic, insight, fact, goal or event.")
+    ] = None,
+    scope: Annotated[list[str] | None, typer.Option(metavar="SCOPE", help="Whose it is; may be given again.")] = None,
     label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="May be given again.")] = None,
     observed_at: Annotated[str | None, typer.Option(metavar="TIME", help="When it was known, if not now.")] = None,
 ) -> None:

@@ -16,7 +16,7 @@ app = typer.Typer(no_args_is_help=True, help="The tree that says whose memories 
 Path = Annotated[str, typer.Argument(help="For example org/north/team.")]
 
 
-@app.command("list", cls=Reaching)
+@app.command("list", cls=Reaching, epilog="Example: keeps scopes list")
 def list_scopes(ctx: typer.Context) -> None:
     """List the scopes you may see."""
     reach = Reach.of(ctx)
@@ -34,7 +34,7 @@ def list_scopes(ctx: typer.Context) -> None:
     reach.show(found, lambda _: tell())
 
 
-@app.command(cls=Reaching)
+@app.command(cls=Reaching, epilog="Example: keeps scopes register org/north/team")
 def register(
     ctx: typer.Context,
     path: Path,
@@ -49,7 +49,7 @@ def register(
     reach.show(node, lambda out: out.print(said(f"Registered {node.path}")))
 
 
-@app.command(cls=Reaching)
+@app.command(cls=Reaching, epilog="Example: keeps scopes delete org/north/team")
 def delete(ctx: typer.Context, path: Path) -> None:
     """Remove the name of a scope; its memories stay."""
     reach = Reach.of(ctx)
@@ -60,7 +60,7 @@ def delete(ctx: typer.Context, path: Path) -> None:
         console().print(said(f"Removed the name {path}; its memories stay."))
 
 
-@app.command(cls=Reaching)
+@app.command(cls=Reaching, epilog="Example: keeps scopes forget org/north/team")
 def forget(
     ctx: typer.Context,
     path: Path,

@@ -37,7 +37,7 @@ def _policy(name: str) -> str:
 Policy = Annotated[str, typer.Option(callback=_policy, help="What may be kept without asking.")]
 
 
-@app.command()
+@app.command(epilog="Example: keeps serve --data ./memory --port 9090")
 def serve(
     data: Data = DEFAULT_FOLDER,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = DEFAULT_HOST,
@@ -51,7 +51,7 @@ def serve(
     asyncio.run(_serve(Config().model_copy(update={"data": data.expanduser(), "policy": policy}), host, port))
 
 
-@app.command()
+@app.command(epilog="Example: keeps bootstrap --data ./memory --context harbour --json")
 def bootstrap(
     data: Data = DEFAULT_FOLDER,
     context: Annotated[str, typer.Option(metavar="ID", help="The name of the new memory.")] = DEFAULT_CONTEXT,

@@ -54,7 +54,7 @@ From Python:
       found = await memory.recall("coffee")"""
 
 
-@app.command("try")
+@app.command("try", epilog="Example: keeps try")
 def tryout() -> None:
     """Show everything once: import, ask, correct, look back, forget. Touches no memory of yours."""
     asyncio.run(run(console()))

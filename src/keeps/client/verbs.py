@@ -190,13 +190,13 @@ class Client:
         """What answers a question, the best first; no hits when nothing does. Raises: Invalid."""
         return QueryOut.parse(await self._post("/query", {"query": query, **_wire(asked)}))
 
-    async def context(self, query: str, *, subject: str | None = None, **asked: Unpack[Asked]) -> str:
-        """The same as one block of text to put beside a prompt; empty when nothing answers.
+    async def context(self, query: str, *, subject: str | None = None, **asked: Unpack[Asked]) -> ContextOut:
+        """The same as one block of text to put beside a prompt, in `context`; empty when nothing answers.
 
         `subject`: facts about this entity only, written `person/mara`. Raises: Invalid.
         """
         found = await self._post("/context", {"query": query, "subject": subject, **_wire(asked)})
-        return ContextOut.parse(found).context
+        return ContextOut.parse(found)
 
     async def forget(
         self,

@@ -232,12 +232,15 @@ class QueryOut(WireOut):
 
 
 class ContextOut(WireOut):
-    """One block of text, empty when nothing was found."""
+    """One block of text, empty when nothing was found; as text it is the block itself."""
 
     context: str
     tier: str
     query_ms: int
     degraded: tuple[str, ...] | None = None
+
+    def __str__(self) -> str:
+        return self.context
 
     @classmethod
     def of(cls, block: Block) -> Self:
