@@ -15,7 +15,7 @@ MAX_TURN_BYTES: Final = 512 * 1024
 """The most one turn may hold, in bytes of UTF-8."""
 
 CHUNK_CHARS: Final = 2_000
-"""The longest passage a turn is cut into, in characters."""
+"""The longest passage a turn is cut into, in characters. It may fall and never rise: see `is_short`."""
 
 
 RENDERED: Final = "rendered"
@@ -99,7 +99,7 @@ def cut(text: str, *, limit_chars: int = CHUNK_CHARS) -> list[tuple[int, int]]:
 
 
 def is_short(turn: Turn) -> bool:
-    """True when all of a turn is one passage."""
+    """True when all of a turn is one passage, so that its passages need not be read."""
     return len(turn.content) <= CHUNK_CHARS
 
 
