@@ -60,6 +60,12 @@ class Writer:
     def triple(self) -> dict[str, Any]:
         """A fact about a person nothing was said of before, as a request writes it."""
         self._facts += 1
-        name = f"{self._random.choice(_NAMES)} {self._facts}"
+        return self._said_of(f"{self._random.choice(_NAMES)} {self._facts}", self._random.choice(_KEYS))
+
+    def belief(self) -> dict[str, Any]:
+        """A fact about one of the few people that messages mention, under one of very many keys."""
+        return self._said_of(self._random.choice(_NAMES), self._random.choice(self._vocabulary[len(_FUNCTION_WORDS) :]))
+
+    def _said_of(self, name: str, key: str) -> dict[str, Any]:
         value = " ".join(self.message().split()[:3])
-        return {"entity": {"type": "person", "name": name}, "key": self._random.choice(_KEYS), "value": value}
+        return {"entity": {"type": "person", "name": name}, "key": key, "value": value}

@@ -23,6 +23,7 @@ import psutil
 
 from keeps.config import Config
 from keeps.core.access import Caller
+from keeps.core.triples import parse_triples
 from keeps.services import access, contexts
 from keeps.services.remember import Infer, Message, Remember, remember
 from keeps.services.runtime import Context, Runtime, open_runtime
@@ -64,6 +65,13 @@ async def fill(at: Library, messages: Sequence[str]) -> None:
     for start in range(0, len(messages), BATCH):
         batch = [Message(text=text) for text in messages[start : start + BATCH]]
         await remember(at.rt, at.context, at.caller, Remember(infer=Infer.NONE, messages=batch))
+
+
+async def state(at: Library, facts: Sequence[dict[str, Any]]) -> None:
+    """Remember facts as given, in the owner's home."""
+    for start in range(0, len(facts), BATCH):
+        triples = parse_triples(facts[start : start + BATCH], anchor=at.rt.clock())
+        await remember(at.rt, at.context, at.caller, Remember(infer=Infer.TRIPLES, triples=triples))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +134,13 @@ def resident_mb(pid: int) -> float:
     """Resident memory of a process and its children, MB (2^20 bytes)."""
     root = psutil.Process(pid)
     return round(sum(p.memory_info().rss for p in [root, *root.children(recursive=True)]) / 2**20, 1)
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time that a process and its children have used, seconds: hardly touched by what else is running."""
+    root = psutil.Process(pid)
+    times = [process.cpu_times() for process in [root, *root.children(recursive=True)]]
+    return sum(time.user + time.system for time in times)
 
 
 def folder_bytes(folder: Path) -> int:

@@ -39,10 +39,11 @@ def test_writes_batches_and_growth(tmp_path: Path, capsys: pytest.CaptureFixture
     assert result["writes"]["none"]["commits_each"] == result["writes"]["triples"]["commits_each"] == 1
     assert result["batches"]["messages"] == 10
     (at,) = result["growth"]
-    assert at["rows"] == 60
+    assert (at["rows"], at["facts"]) == (60, 3)
     assert at["recalls"] == 30
     for name in ("find", "recall", "http_recall"):
         assert at[name]["n"] == 5
+        assert at[name]["cpu_ms"] >= 0
     for name in ("record_bytes", "finder_bytes_a_row", "resident_mb", "rebuild_s", "start_to_first_answer_s"):
         assert at[name] > 0, name
     shown = capsys.readouterr().out
