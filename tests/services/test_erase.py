@@ -289,6 +289,16 @@ class TestWhose:
         edges = (await context.db.run("SELECT VALUE out.name FROM relates_to;"))[0]
         assert edges == ["north port"]
 
+    async def test_what_is_hidden_is_not_handed_on(self, rt: Runtime, context: Context) -> None:
+        await state(rt, context, ("role", "pilot"), scope=[["user/al"], ["user/bo"]])
+        await drop(rt, context, "Mara")
+        for purge in (False, True):
+            await drop(rt, context, "Mara", who=caller("user/al"), purge=purge)
+            assert [e for e in await rows_in(context, "entity") if e.get("forgotten_at") is None] == []
+        bo = context.sets.readable(caller("user/bo").region(READ))
+        assert await context.finder.names_in("mara", bo) == []
+        assert {r["scope_set"] for r in await rows_in(context, "attribute")} <= bo
+
     async def test_two_chains_that_meet_have_one_head(self, rt: Runtime, context: Context) -> None:
         shared = await state(rt, context, ("role", "pilot"), scope=[["user/al"], ["user/bo"]])
         own = await state(rt, context, ("role", "cook"), scope="user/bo")

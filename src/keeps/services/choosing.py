@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -91,7 +91,7 @@ class Chooser:
 
     async def choose_entity(self, ref: EntityRef) -> Choice:
         """Everything about an entity."""
-        presences = await store_named.entity_in(self._context.db, str(ref), self.own)
+        presences = await self._known(ref, self.own)
         choice = await self._choice(await self._of_entities(presences), remaining=0)
         fates = {presence: self._fate_in(presence[1]) for presence in presences}
         named = {presence: fate for presence, fate in fates.items() if fate is not None}
@@ -153,14 +153,19 @@ class Chooser:
             units += await self._whole(await store_named.by_key(db, key, own))
         return _distinct(units)
 
-    async def _entities(self, query: str, own: Mapping[str, object]) -> list[Presence]:
+    async def _entities(self, query: str, own: Collection[str]) -> list[Presence]:
         named = _named_entity(query)
         if named is not None:
-            return await store_named.entity_in(self._context.db, str(named), own)
+            return await self._known(named, own)
         try:
-            return await store_named.entities_named(self._context.db, normalise_name(query), own)
+            name = normalise_name(query)
         except Invalid:
             return []
+        return await store_named.entities_named(self._context.db, name, own, hidden=self._gone is Gone.PURGE)
+
+    async def _known(self, ref: EntityRef, own: Collection[str]) -> list[Presence]:
+        """Where an entity is known; a hidden one can only be purged."""
+        return await store_named.entity_in(self._context.db, str(ref), own, hidden=self._gone is Gone.PURGE)
 
     async def _by_ids(self, ids: Iterable[str]) -> list[Unit]:
         refs: list[str] = []
@@ -170,7 +175,7 @@ class Chooser:
             if found is not None:
                 refs += _refs_of(found)
             elif (entity := _named_entity(text)) is not None:
-                units += await self._of_entities(await store_named.entity_in(self._context.db, str(entity), self.own))
+                units += await self._of_entities(await self._known(entity, self.own))
         own = self.own
         rows = (await store_facts.records(self._context.db, list(dict.fromkeys(refs)))).values()
         return _distinct([*await self._whole([row for row in rows if row["scope_set"] in own]), *units])

@@ -125,7 +125,7 @@ async def delete_entity(rt: Runtime, context: Context, caller: Caller, ref: Enti
     if not await store_entities.presences(context.db, [ref], readable):
         raise NotFound(f"entity {ref} does not exist")
     chooser = Chooser(context, caller.region(Verb.MEMORY_FORGET), Lens(), Gone.RETIRE)
-    if not await store_named.entity_in(context.db, str(ref), chooser.own):
+    if not await store_named.entity_in(context.db, str(ref), chooser.own, hidden=False):
         raise Forbidden(f"memory:forget is not held over the scopes of {ref}")
 
     async def choose() -> Choice:

@@ -236,7 +236,7 @@ async def settle_presences(work: Work) -> None:
     of rows that moved be known where the rows are now."""
     fates: dict[Presence, list[tuple[Fate, bool]]] = {**work.touched}
     for presence, fate in work.order.presences.items():
-        fates[presence] = [*fates.get(presence, ()), (fate, True)]
+        fates[presence] = [*fates.get(presence, ()), (fate, False)]
     if not fates:
         return
     support = await _support(work, {ref for ref, _ in fates})
@@ -244,7 +244,12 @@ async def settle_presences(work: Work) -> None:
     done: dict[Presence, Fate] = {}
     for row in await read(work.db, "SELECT * FROM $ids TIMEOUT 30s;", ids):
         presence = (row["ref"], row["scope_set"])
-        moves = {fate.id: fate for fate, live in fates[presence] if isinstance(fate, Scope) and live}
+        shown = row.get("forgotten_at") is None
+        moves = {
+            fate.id: fate
+            for fate, live in fates[presence]
+            if isinstance(fate, Scope) and (live or (shown and fate == work.order.presences.get(presence)))
+        }
         for scope in moves.values():
             _appear(work, row, scope)
         changed = _settle(work, row, support.get(presence, (False, False)), [fate for fate, _ in fates[presence]])

@@ -37,16 +37,20 @@ async def instructions(db: Db, scope_sets: Collection[str]) -> list[Record]:
     return _within(parts, scope_sets)
 
 
-async def entities_named(db: Db, name: str, scope_sets: Collection[str]) -> list[Presence]:
-    """Where entities of this name are known, of any type."""
+async def entities_named(db: Db, name: str, scope_sets: Collection[str], *, hidden: bool) -> list[Presence]:
+    """Where entities of this name are known, of any type; with `hidden` also where all about them is retired."""
     parts = await db.run("SELECT * FROM entity WHERE name = $name TIMEOUT 30s;", timeout_s=READ_S, name=name)
-    return [(row["ref"], row["scope_set"]) for row in _within(parts, scope_sets)]
+    return _presences(_within(parts, scope_sets), hidden=hidden)
 
 
-async def entity_in(db: Db, ref: str, scope_sets: Collection[str]) -> list[Presence]:
-    """Where one entity is known."""
+async def entity_in(db: Db, ref: str, scope_sets: Collection[str], *, hidden: bool) -> list[Presence]:
+    """Where one entity is known; with `hidden` also where all about it is retired."""
     parts = await db.run("SELECT * FROM entity WHERE ref = $ref TIMEOUT 30s;", timeout_s=READ_S, ref=ref)
-    return [(row["ref"], row["scope_set"]) for row in _within(parts, scope_sets)]
+    return _presences(_within(parts, scope_sets), hidden=hidden)
+
+
+def _presences(rows: Sequence[Record], *, hidden: bool) -> list[Presence]:
+    return [(row["ref"], row["scope_set"]) for row in rows if hidden or row.get("forgotten_at") is None]
 
 
 async def rows_of(db: Db, presences: Collection[Presence]) -> list[Record]:
