@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
 import pytest
 
 import keeps
+from keeps import memory as memory_module
 from keeps.client import Client
 from keeps.core.errors import NotFound, StoreRefused, Unauthenticated, Unavailable
 from keeps.memory import Memory
-from keeps.store.owner import LOCK_NAME, OWNER_NAME, read_owner
+from keeps.store.owner import LOCK_NAME, OWNER_NAME, FolderLock, Owner, read_owner
 
 MARA = {"entity": {"type": "person", "name": "Mara"}, "key": "role", "value": "pilot"}
 
@@ -261,3 +265,46 @@ async def test_only_who_may_write_a_session_is_told_its_next_number(tmp_path: Pa
         async with Client(memory.endpoint, key=reader.key) as client:
             theirs = await client.sessions.get(done.session_id)
             assert (theirs.turn_count, theirs.next_seq) == (1, None)
+
+
+async def test_opening_may_be_cancelled_at_any_moment(tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    for after_s in (0.0, 0.05, 0.15, 0.3, 0.45, 0.6):
+        opening = Memory.open(folder)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(after_s), opening as memory:
+                await memory.health()
+        assert read_owner(folder) is None
+    async with Memory.open(folder) as memory:
+        await memory.remember("the kettle is blue", infer="none")
+        assert len((await memory.recall("kettle")).hits) == 1
+    assert psutil.Process().children(recursive=True) == []
+
+
+@pytest.mark.slow
+async def test_processes_that_race_for_an_empty_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    with contextlib.ExitStack() as running:
+        racers = [running.enter_context(holder(folder, writes=3)) for _ in range(3)]
+        said = await asyncio.gather(*(asyncio.to_thread(said_by, racer) for racer in racers))
+        assert sorted(said) == ["guest", "guest", "owner"]
+        async with Memory.open(folder) as memory:
+            assert len((await memory.recall("number", k=50, include_duplicates=True)).hits) == 9
+
+
+async def test_an_owner_that_hangs_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_module, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(memory_module, "HEALTH_TIMEOUT_S", 0.2)
+    folder = tmp_path / "m"
+    async with Memory.open(folder):
+        pass
+    with FolderLock(folder) as lock, socket.create_server(("127.0.0.1", 0)) as deaf:
+        with pytest.raises(Unavailable, match="starting"):
+            async with Memory.open(folder):
+                pass
+        port = deaf.getsockname()[1]
+        now = datetime.now(UTC)
+        lock.publish(Owner(endpoint=f"http://127.0.0.1:{port}", token="t", pid=1, started_at=now, version="0"))
+        with pytest.raises(Unavailable, match="does not answer"):
+            async with Memory.open(folder):
+                pass

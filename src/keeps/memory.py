@@ -34,7 +34,11 @@ DEFAULT_CONTEXT: Final = "default"
 PATIENCE_S: Final = 15.0
 """How long to wait for a process that begins or ends to own a folder, seconds."""
 
+HEALTH_TIMEOUT_S: Final = 5.0
 _PAUSE_S: Final = 0.05
+_LOOKED_AT_FIRST: Final = 64
+"""How many contexts are opened before the first answer; each takes a tenth of a second. Others open when asked for."""
+
 _IN_PROCESS: Final = "http://127.0.0.1"
 
 
@@ -64,6 +68,8 @@ async def owning(
             minted = None
             if context is not None and not await contexts.list_all(rt):
                 minted = await contexts.bootstrap(rt, context)
+            for row in (await contexts.list_all(rt))[:_LOOKED_AT_FIRST]:
+                await rt.context(row.id)  # a record that lost rows is refused here, not at somebody's first request
             await held.enter_async_context(upkeep.kept_up(rt))
             app, token = create_app(rt, host=host), secrets.token_urlsafe(32)
             app.include_router(local.router(token))
@@ -198,8 +204,9 @@ class Memory(Client):
     async def _attach(self, owner: Owner) -> bool:
         http = http_client(owner.endpoint, key=self._found_key(), timeout_s=self._timeout_s)
         try:
-            await answer(http, self.context_id, Call(method="GET", path="/health", rooted=True))
-        except (httpx.ConnectError, Unavailable):
+            async with asyncio.timeout(HEALTH_TIMEOUT_S):
+                await answer(http, self.context_id, Call(method="GET", path="/health", rooted=True))
+        except (httpx.ConnectError, Unavailable, TimeoutError):
             await http.aclose()
             return False
         await self._sit(http, None)

@@ -185,6 +185,14 @@ def test_a_folder_that_is_not_there_is_made_by_writing_only(alone: Desk) -> None
     assert "The first thing" in alone("recall", "first thing").out
 
 
+def test_a_bad_environment_is_a_usage_error(alone: Desk) -> None:
+    alone.env["KEEPS_READ_TIMEOUT_S"] = "soon"
+    assert "KEEPS_READ_TIMEOUT_S" in alone("remember", "x", code=2).err
+    alone.env |= {"KEEPS_READ_TIMEOUT_S": None, "KEEPS_POLICY": "deliberate"}
+    assert "KEEPS_POLICY" in alone("remember", "x", code=2).err
+    assert not alone.folder.exists()
+
+
 def test_terminal_tricks_in_a_memory_are_shown_not_performed(desk: Desk) -> None:
     desk("remember", "The petrel \x1b[31m[red]is \u202ereversed[/red] \u200b", "--as-turn")
     out = desk("recall", "petrel").out

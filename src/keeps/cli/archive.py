@@ -14,9 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from keeps.cli.codes import FAILED
-from keeps.cli.reach import confirm, console, errors, said, show_json
+from keeps.cli.reach import confirm, console, errors, said, settings, show_json
 from keeps.client.calls import http_client, read, unreachable
-from keeps.config import Config
 from keeps.core.errors import StoreRefused, Unavailable
 from keeps.http.routes.local import BACKUP_PATH
 from keeps.memory import DEFAULT_FOLDER, owning
@@ -104,7 +103,7 @@ async def _backup(folder: Path, file: Path, force: bool, progress: archive.Watch
     owner = read_owner(folder)
     if owner is not None:
         return await _through(owner, file, force)
-    async with owning(Config().model_copy(update={"data": folder}), context=None) as owned:
+    async with owning(settings(data=folder), context=None) as owned:
         return BackupOut.of(await archive.backup(owned.rt, file, force=force, progress=progress))
 
 

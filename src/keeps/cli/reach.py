@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Self, TypeVar
 
 import typer
+from pydantic import ValidationError
 from rich.console import Console
 from rich.text import Text
 from typer.core import TyperCommand
 
+from keeps.cli.codes import USAGE
 from keeps.client import Client
+from keeps.config import Config
 from keeps.core.errors import StoreRefused
 from keeps.core.fence import plain
 from keeps.memory import DEFAULT_CONTEXT, DEFAULT_FOLDER, Memory
@@ -133,7 +136,10 @@ class Reach:
                 f"there is no memory in {self.folder}: begin one with `keeps remember` or `keeps serve`, "
                 "or name another folder with --data"
             )
-        async with Memory.open(self.folder, context=self.context, key=self.key, saved_key="owner") as memory:
+        opening = Memory.open(
+            self.folder, context=self.context, key=self.key, saved_key="owner", config=settings(data=self.folder)
+        )
+        async with opening as memory:
             if memory.created:
                 note(f"Began a new memory in {self.folder}.")
             yield memory
@@ -144,6 +150,17 @@ class Reach:
             show_json(out.model_dump(mode="json", exclude_none=True))
         else:
             people(console())
+
+
+def settings(**fixed: object) -> Config:
+    """What this process reads from its environment, with what the command line says. Ends with 2 when it is wrong."""
+    try:
+        return Config(**fixed)  # pyright: ignore[reportArgumentType]
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = "_".join(str(part) for part in fault["loc"]).upper()
+        note(f"keeps: KEEPS_{where}: {fault['msg']}")
+        raise typer.Exit(USAGE) from None
 
 
 def console() -> Console:
@@ -177,6 +194,6 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         note("keeps: nobody is there to ask: pass --yes, or --dry-run to see what would happen")
-        raise typer.Exit(2)
+        raise typer.Exit(USAGE)
     if not typer.confirm(question, err=True):
         raise typer.Exit(1)

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
-from keeps.cli.reach import note, show_json
+from keeps.cli.reach import note, settings, show_json
 from keeps.config import DEFAULT_HOST, DEFAULT_PORT, Config
 from keeps.memory import DEFAULT_CONTEXT, DEFAULT_FOLDER, Owned, owning
 from keeps.services import contexts
@@ -48,7 +48,7 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for noisy in ("uvicorn", "uvicorn.error", "httpx"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    asyncio.run(_serve(Config().model_copy(update={"data": data.expanduser(), "policy": policy}), host, port))
+    asyncio.run(_serve(settings(data=data.expanduser(), policy=policy), host, port))
 
 
 @app.command(epilog="Example: keeps bootstrap --data ./memory --context harbour --json")
@@ -59,7 +59,7 @@ def bootstrap(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
 ) -> None:
     """Make a context with an owner and an agent. The keys are printed once."""
-    config = Config().model_copy(update={"data": data.expanduser(), "policy": policy})
+    config = settings(data=data.expanduser(), policy=policy)
     minted = asyncio.run(_bootstrap(config, context))
     endpoint = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}"
     if json:

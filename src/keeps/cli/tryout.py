@@ -17,7 +17,7 @@ from rich.rule import Rule
 
 from keeps.cli.conversations import Aim, import_talks
 from keeps.cli.look import tell_facts
-from keeps.cli.reach import console, said
+from keeps.cli.reach import console, said, settings
 from keeps.cli.recall import tell_hits
 from keeps.cli.remember import note_of
 from keeps.cli.transcripts import read_talks
@@ -78,7 +78,7 @@ async def run(out: Console) -> None:
 async def _fresh_memory() -> AsyncGenerator[tuple[Memory, Path]]:
     with tempfile.TemporaryDirectory(prefix="keeps-try-") as place:
         folder = Path(place) / "memory"
-        async with Memory.open(folder, saved_key="owner") as memory:
+        async with Memory.open(folder, saved_key="owner", config=settings(engine_url=None)) as memory:
             yield memory, folder
 
 
