@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from keeps.config import Config
-from keeps.core.errors import Conflict, Invalid, NotFound, StoreRefused, Unavailable
-from keeps.services import contexts
+from keeps.core.errors import Invalid, NotFound, StoreRefused, Unavailable
+from keeps.services import contexts, lineage
 from keeps.services.contexts import Reissued
+from keeps.services.lineage import LedgerChoice
 from keeps.services.rehash import rehash
 from keeps.services.runtime import (
     LEDGER_FOLDER,
@@ -35,16 +34,10 @@ from keeps.store import tables as store_tables
 from keeps.store.address import folder_url
 from keeps.store.archive import CONTROL, Archive, Counts, Header, Line, Writer, section_of
 from keeps.store.db import Db, Engine, open_engine
-from keeps.store.ledger import FILE_NAME as LEDGER_FILE
-from keeps.store.ledger import Ledger, read_ledger
 from keeps.store.migrate import known_version, migrate
 from keeps.store.owner import FolderLock
 from keeps.store.rows import Record
 
-NEW_LEDGER: Final = "new-ledger"
-"""Kind of the first line of a ledger that was begun without the old one. It belongs to no context."""
-
-MAX_REASON_CHARS: Final = 500
 _TRIES: Final = 10
 
 
@@ -96,11 +89,6 @@ class Restored:
     management_key: str | None = field(default=None, repr=False)
 
 
-def pepper_check(pepper: bytes) -> str:
-    """Tells two peppers apart without giving either away."""
-    return hmac.new(pepper, b"keeps archive", sha256).hexdigest()[:32]
-
-
 def _quiet(step: Step) -> None:
     del step
 
@@ -123,7 +111,7 @@ async def backup(rt: Runtime, file: Path, *, force: bool = False, progress: Watc
             context_schema=known_version("context"),
             contexts=ids,
             ledger=rt.ledger.head,
-            pepper_check=pepper_check(rt.pepper),
+            pepper_check=lineage.pepper_check(rt.pepper),
         )
         paused = 0.0
         with Writer(file, header, force=force) as writer:
@@ -205,7 +193,7 @@ async def restore(
     archive = await asyncio.to_thread(_verified, file, progress)
     with FolderLock(folder):
         store_swap.finish(folder)
-        choice = await asyncio.to_thread(_choose_ledger, folder, archive.header, ledger, new_ledger_reason)
+        choice = await asyncio.to_thread(lineage.choose, folder, archive.header, ledger, new_ledger_reason)
         place = store_swap.staging(folder)
         try:
             done = await _build(folder, place, archive, choice, progress, clock)
@@ -248,12 +236,14 @@ class _Built:
     management_key: str | None
 
 
-async def _build(folder: Path, place: Path, archive: Archive, choice: _Choice, progress: Watch, clock: Clock) -> _Built:
+async def _build(
+    folder: Path, place: Path, archive: Archive, choice: LedgerChoice, progress: Watch, clock: Clock
+) -> _Built:
     """A whole data folder at `place`: loaded, opened once, with what was erased since the backup erased again."""
     own_pepper = folder / store_secrets.PEPPER_NAME
     if own_pepper.exists():
         store_secrets.write_private(place / store_secrets.PEPPER_NAME, own_pepper.read_bytes())
-    head = _stage_ledger(place, archive.header, choice)
+    head = lineage.stage(place, archive.header, choice)
     await _load(place, archive, choice, progress)
     config = Config(data=place, engine_url=None)
     async with open_runtime(config, clock=clock) as rt:
@@ -263,7 +253,7 @@ async def _build(folder: Path, place: Path, archive: Archive, choice: _Choice, p
             replayed += await _open(rt, context_id, head)
         keys: dict[str, Reissued] = {}
         management: str | None = None
-        if pepper_check(rt.pepper) != archive.header.pepper_check:
+        if lineage.pepper_check(rt.pepper) != archive.header.pepper_check:
             for context_id in archive.header.contexts:
                 await rehash(rt, await rt.context(context_id))
                 keys[context_id] = await contexts.reissue(rt, context_id)
@@ -288,7 +278,7 @@ async def _open(rt: Runtime, context_id: str, head: int) -> int:
     return sum(1 for _ in rt.ledger.since(context_id, applied))
 
 
-def _pieces(folder: Path, choice: _Choice, built: _Built) -> list[str]:
+def _pieces(folder: Path, choice: LedgerChoice, built: _Built) -> list[str]:
     pieces = [RECORD_FOLDER, WATERMARK_FOLDER]
     if choice.how != "kept":
         pieces.insert(0, LEDGER_FOLDER)
@@ -300,7 +290,7 @@ def _pieces(folder: Path, choice: _Choice, built: _Built) -> list[str]:
 
 
 # ---------------------------------------------------------------------- loading
-async def _load(place: Path, archive: Archive, choice: _Choice, progress: Watch) -> None:
+async def _load(place: Path, archive: Archive, choice: LedgerChoice, progress: Watch) -> None:
     url = folder_url(place / RECORD_FOLDER, sync="never")  # flushed as a whole before it is used
     engine = await open_engine(str(url))
     try:
@@ -371,92 +361,3 @@ class _Loader:
             await migrate(db, "context", upto=self._header.context_schema)
         self._dbs[section] = db
         self._edges[section] = {table.name: table.edges for table in await store_tables.tables(db)}
-
-
-# ---------------------------------------------------------------------- the ledger
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Choice:
-    how: Literal["kept", "copied", "new"]
-    source: Path | None = None
-    reason: str = ""
-
-
-_WAYS: Final = (
-    "Give the file ledger/tombstones.jsonl of the machine the backup comes from with --ledger FILE, or, when it is "
-    "lost, begin a new one with --new-ledger REASON: what was erased after the backup then comes back."
-)
-
-
-def _choose_ledger(folder: Path, header: Header, given: Path | None, reason: str | None) -> _Choice:
-    own = folder / LEDGER_FOLDER / LEDGER_FILE
-    if given is not None and reason is not None:
-        raise Invalid("Give --ledger or --new-ledger, not both.")
-    if reason is not None:
-        if not 0 < len(reason.strip()) <= MAX_REASON_CHARS:
-            raise Invalid(f"Say why a new ledger is begun, in 1 to {MAX_REASON_CHARS} characters.")
-        if own.exists() and _misfit(folder, own, header) is None:
-            raise Conflict("The ledger of this folder fits the backup: restore without --new-ledger.")
-        return _Choice(how="new", reason=reason.strip())
-    if given is None:
-        misfit = _misfit(folder, own, header) if own.exists() else "This folder has no ledger of erased rows."
-        if misfit is not None:
-            raise StoreRefused(f"{misfit} {_WAYS}")
-        return _Choice(how="kept", source=own)
-    head, found = _look(given, header.ledger)
-    if not found:
-        raise StoreRefused(f"The ledger {given} is not the one of this backup, or ends before it. {_WAYS}")
-    try:
-        own_head, own_is_longer = _look(own, head) if own.exists() else ((0, ""), False)
-    except StoreRefused:  # damaged: that is what the copy is for
-        return _Choice(how="copied", source=given)
-    if own_is_longer:
-        return _Choice(how="kept", source=own)
-    if not _look(given, own_head)[1]:
-        raise StoreRefused(
-            f"The ledger of this folder and {given} part ways: neither holds the other's lines. Restore into an "
-            "empty folder."
-        )
-    return _Choice(how="copied", source=given)
-
-
-def _misfit(folder: Path, own: Path, header: Header) -> str | None:
-    """Why the folder's own ledger cannot be the one that the backup was made beside; None when it can."""
-    try:
-        head, found = _look(own, header.ledger)
-    except StoreRefused as error:
-        return error.message
-    if not found:
-        return f"The ledger of this folder ends at number {head[0]} and is not the one of this backup, or is behind it."
-    pepper = folder / store_secrets.PEPPER_NAME
-    known = header.ledger[0] > 0 or (
-        pepper.exists() and pepper_check(store_secrets.pepper(folder)) == header.pepper_check
-    )
-    return None if known else "The backup comes from another folder, and nothing says that this ledger belongs to it."
-
-
-def _look(file: Path, wanted: tuple[int, str]) -> tuple[tuple[int, str], bool]:
-    """Head of a ledger, and whether it holds the line `wanted`. Raises: Invalid, StoreRefused."""
-    head, found = (0, ""), wanted == (0, "")
-    try:
-        for tombstone in read_ledger(file):
-            head = tombstone.seq, tombstone.digest
-            found = found or head == wanted
-    except OSError as error:
-        raise Invalid(f"The ledger {file} cannot be read: {error.strerror}.") from error
-    return head, found
-
-
-def _stage_ledger(place: Path, header: Header, choice: _Choice) -> int:
-    """Put the ledger that will hold beside the new record; the number of its last line."""
-    target = place / LEDGER_FOLDER
-    target.mkdir(mode=0o700)
-    if choice.source is not None:
-        store_secrets.write_private(target / LEDGER_FILE, choice.source.read_bytes())
-    ledger = Ledger.open(target)
-    try:
-        if choice.how == "new":
-            before = {"seq": header.ledger[0], "digest": header.ledger[1]}
-            ledger.append("", NEW_LEDGER, [], 0, {"reason": choice.reason, "before": before})
-        return ledger.head[0]
-    finally:
-        ledger.close()
