@@ -251,11 +251,17 @@ async def test_what_cannot_be_sent_is_refused_here(value: object) -> None:
 
 
 async def test_endpoints_and_keys_are_checked() -> None:
-    for endpoint in ("", "ftp://x", "127.0.0.1:9090"):
+    for endpoint in ("", "ftp://x", "127.0.0.1:9090", "http://[", "http://:80:80"):
         with pytest.raises(Invalid):
             Client(endpoint)
+    for key in ("sp-k1-\n", "", "schlüssel"):
+        with pytest.raises(Invalid):
+            Client(key=key)
     with pytest.raises(Invalid):
-        Client(key="sp-k1-\n")
+        Client(on_behalf_of="mära")
+    async with Service().client() as client:
+        with pytest.raises(Invalid):
+            await client.remember("x", idempotency_key="schlüssel")
 
 
 async def test_walking_takes_every_page() -> None:

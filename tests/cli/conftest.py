@@ -16,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from keeps.cli.app import app
+from keeps.core.errors import Unavailable
 from keeps.store.owner import read_owner
 
 READY_S = 60.0
@@ -83,7 +84,7 @@ def start_server(folder: Path, *arguments: str) -> Server:
     while time.monotonic() < until and process.poll() is None:
         try:
             owner = read_owner(folder)
-        except Exception:  # noqa: BLE001 - it is starting
+        except Unavailable:
             owner = None
         if owner is not None:
             return Server(process, folder, owner.endpoint)

@@ -17,6 +17,8 @@ from keeps.core.errors import Conflict, Unavailable
 from keeps.memory import Memory
 from tests.cli.conftest import Desk
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "conversation.jsonl"
 
 

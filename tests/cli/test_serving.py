@@ -16,6 +16,8 @@ from keeps.client import Client
 from keeps.memory import Memory
 from tests.cli.conftest import Desk, Server, keeps, start_server
 
+pytestmark = pytest.mark.slow
+
 KEY = re.compile(r"sp-[a-z0-9]{20}-[A-Za-z0-9]{43}")
 
 
@@ -36,7 +38,6 @@ def test_bootstrap_prints_its_keys_once(alone: Desk) -> None:
     assert alone("recall", "second context", "--context", "harbour").out == "Nothing found.\n"
 
 
-@pytest.mark.slow
 def test_a_server_on_an_empty_folder(tmp_path: Path) -> None:
     folder = tmp_path / "memory"
     running = start_server(folder)
@@ -62,7 +63,6 @@ def test_a_server_on_an_empty_folder(tmp_path: Path) -> None:
     assert "porcelain" in desk("recall", "kettle").out
 
 
-@pytest.mark.slow
 def test_a_killed_server_leaves_the_folder_to_the_next(tmp_path: Path) -> None:
     folder = tmp_path / "memory"
     running = start_server(folder)
@@ -75,7 +75,6 @@ def test_a_killed_server_leaves_the_folder_to_the_next(tmp_path: Path) -> None:
     again.stop()
 
 
-@pytest.mark.slow
 async def test_a_library_attaches_to_a_server_and_outlives_it(tmp_path: Path) -> None:
     folder = tmp_path / "memory"
     running = start_server(folder)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import re
+from pathlib import Path
 
+import pytest
 from inline_snapshot import snapshot
 from rich.console import Console
 
 from keeps.cli import tryout
 from tests.cli.conftest import keeps
+
+pytestmark = pytest.mark.slow
 
 FACTS = {
     "imported": r"Imported (\d+ turns in \d+ sessions) into an empty folder",
@@ -39,9 +43,9 @@ async def test_transcript_shows_five_facts() -> None:
     assert text.rstrip().endswith('found = await memory.recall("coffee")')
 
 
-def test_it_runs_as_a_command_and_touches_nothing_here(tmp_path: object) -> None:
+def test_it_runs_as_a_command_and_touches_nothing_here(tmp_path: Path) -> None:
     ran = keeps("try", cwd=str(tmp_path))
     assert ran.returncode == 0, ran.stderr
     assert "The folder is gone again." in ran.stdout
     assert ran.stderr == ""
-    assert not list(__import__("pathlib").Path(str(tmp_path)).iterdir())
+    assert not list(tmp_path.iterdir())

@@ -105,16 +105,12 @@ def http_client(
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> httpx.AsyncClient:
     """An HTTP client for one service and one key. A service on this machine is never reached through a proxy."""
-    url = httpx.URL(endpoint)
-    if url.scheme not in {"http", "https"} or not url.host:
-        raise Invalid("an endpoint is written as http://127.0.0.1:9090")
+    url = _checked(endpoint)
     headers = {"User-Agent": f"keeps/{version('keeps')}", "X-List-Envelope": "object", "Accept": "application/json"}
     if key is not None:
-        if not key.isascii() or not key.isprintable():
-            raise Invalid("a key is printable ASCII: it was not copied whole")
-        headers["Authorization"] = f"Bearer {key}"
+        headers["Authorization"] = f"Bearer {_header(key, 'a key')}"
     if on_behalf_of is not None:
-        headers[_DELEGATE] = on_behalf_of
+        headers[_DELEGATE] = _header(on_behalf_of, "the id of a principal")
     return httpx.AsyncClient(
         base_url=endpoint,
         headers=headers,
@@ -122,6 +118,23 @@ def http_client(
         transport=transport,
         trust_env=not _is_loopback(url.host),
     )
+
+
+def _checked(endpoint: str) -> httpx.URL:
+    try:
+        url = httpx.URL(endpoint)
+    except httpx.InvalidURL:
+        url = httpx.URL()
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise Invalid("an endpoint is written as http://127.0.0.1:9090")
+    return url
+
+
+def _header(value: str, what: str) -> str:
+    """A value fit for a header; it is not repeated in the message, for it may be a secret."""
+    if not value or not value.isascii() or not value.isprintable():
+        raise Invalid(f"{what} is printable ASCII: it was not copied whole")
+    return value
 
 
 def _is_loopback(host: str) -> bool:
@@ -141,7 +154,7 @@ async def send(http: httpx.AsyncClient, context: str, call: Call) -> httpx.Respo
     if content is not None:
         headers["Content-Type"] = "application/json"
     if call.idempotency_key is not None:
-        headers["Idempotency-Key"] = call.idempotency_key
+        headers["Idempotency-Key"] = _header(call.idempotency_key, "an idempotency key")
     return await http.request(call.method, root + call.path, content=content, params=call.query(), headers=headers)
 
 
