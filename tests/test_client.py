@@ -251,7 +251,7 @@ async def test_what_cannot_be_sent_is_refused_here(value: object) -> None:
 
 
 async def test_endpoints_and_keys_are_checked() -> None:
-    for endpoint in ("", "ftp://x", "127.0.0.1:9090", "http://[", "http://:80:80"):
+    for endpoint in ("", "ftp://x", "127.0.0.1:9090", "http://:80:80", "http://x:port", "http://x:99999"):
         with pytest.raises(Invalid):
             Client(endpoint)
     for key in ("sp-k1-\n", "", "schlüssel"):

@@ -27,6 +27,7 @@ PAUSES_S: Final = (0.25, 0.5, 1.0)
 MAX_PATIENCE_S: Final = 5
 """A server that asks for a longer pause gets no second try."""
 
+_MAX_PORT: Final = 65535
 _DELEGATE: Final = "X-Memory-On-Behalf-Of"
 
 
@@ -125,7 +126,7 @@ def _checked(endpoint: str) -> httpx.URL:
         url = httpx.URL(endpoint)
     except httpx.InvalidURL:
         url = httpx.URL()
-    if url.scheme not in {"http", "https"} or not url.host:
+    if url.scheme not in {"http", "https"} or not url.host or (url.port or 0) > _MAX_PORT:
         raise Invalid("an endpoint is written as http://127.0.0.1:9090")
     return url
 
