@@ -173,3 +173,23 @@ async def test_after_the_index_missed_the_purge(on_disk: Runtime, monkeypatch: p
     await rt.forget_context("acme")
     context = await rt.context("acme")
     assert await leftovers(rt, context) == []
+
+
+async def test_after_a_crash_before_the_bytes_were_scrubbed(on_disk: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    rt = on_disk
+    context = await register(rt)
+    for n in range(30):
+        await say(rt, context, f"The {CANARY} is late {n}")
+
+    async def crashed(*_: object) -> None:
+        raise RuntimeError("crash")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(context.finder), "scrub", crashed)
+        with pytest.raises(RuntimeError):
+            await forget_scope(rt, context, caller(), "user/mara")
+    assert {held.partition(" ")[0] for held in await leftovers(rt, context)} == {"file"}
+    await rt.forget_context("acme")
+    context = await rt.context("acme")
+    assert await leftovers(rt, context) == []
+    assert not (rt.folder / "acme" / "scrub-owed").exists()

@@ -237,14 +237,13 @@ async def _commit(rt: Runtime, context: Context, choice: Choice) -> _Done:
             planned = await store_erase.plan(context.db, context.sets, part, rt.clock())
         if number == len(parts):
             store_erase.note_tombstone(planned.batch, seq)
+        if planned.purges:
+            rt.owe_scrub(context)
         await context.commit(planned.batch, await _changes(context, planned))
         done.add(planned)
     context.unsettled = False
     if done.purges:
-        try:
-            await context.finder.scrub()
-        except FinderLost:
-            await index.catch_up(context.indexed)
+        await rt.scrub(context)
     return done
 
 

@@ -21,7 +21,7 @@ from keeps.core.facts import RowId
 from keeps.core.scopes import ScopePath
 from keeps.core.sessions import Session, Turn
 from keeps.core.text import fold
-from keeps.finder.base import Finder
+from keeps.finder.base import Finder, FinderLost
 from keeps.finder.local import LocalFinder
 from keeps.services import index
 from keeps.services.index import Changes, Indexed
@@ -202,6 +202,8 @@ class Runtime:
         context.nodes.update(node.path for node in await store_scopes.list_nodes(db))
         await self.replay(context)
         await index.catch_up(context.indexed)
+        if self._owed(context).exists():
+            await self.scrub(context)
         return context
 
     async def replay(self, context: Context) -> None:
@@ -218,6 +220,21 @@ class Runtime:
         if pending:
             await index.rebuild(context.indexed)
         context.unsettled = False
+
+    def owe_scrub(self, context: Context) -> None:
+        """Note on disk that the finder is about to drop text whose bytes must go, in case this process dies first."""
+        self._owed(context).touch()
+
+    async def scrub(self, context: Context) -> None:
+        """Leave no byte of dropped text in the finder's files."""
+        try:
+            await context.finder.scrub()
+        except FinderLost:
+            await index.rebuild(context.indexed)
+        self._owed(context).unlink(missing_ok=True)
+
+    def _owed(self, context: Context) -> Path:
+        return self.folder / context.id / SCRUB_OWED
 
     async def commit_control(self, batch: Batch) -> int:
         """Write one durable commit to the control database."""
@@ -241,6 +258,8 @@ class Runtime:
         self.watermark.close()
 
 
+SCRUB_OWED: Final = "scrub-owed"
+"""An empty file beside a finder whose dropped text may not have left its files yet."""
 RECORD_FOLDER: Final = "record"
 LEDGER_FOLDER: Final = "ledger"
 WATERMARK_FOLDER: Final = "watermark"
