@@ -267,8 +267,9 @@ async def test_only_who_may_write_a_session_is_told_its_next_number(tmp_path: Pa
             assert (theirs.turn_count, theirs.next_seq) == (1, None)
 
 
+@pytest.mark.slow
 async def test_opening_may_be_cancelled_at_any_moment(tmp_path: Path) -> None:
-    folder = tmp_path / "m"
+    folder, before = tmp_path / "m", set(psutil.Process().children(recursive=True))
     for after_s in (0.0, 0.05, 0.15, 0.3, 0.45, 0.6):
         opening = Memory.open(folder)
         with contextlib.suppress(TimeoutError):
@@ -278,7 +279,7 @@ async def test_opening_may_be_cancelled_at_any_moment(tmp_path: Path) -> None:
     async with Memory.open(folder) as memory:
         await memory.remember("the kettle is blue", infer="none")
         assert len((await memory.recall("kettle")).hits) == 1
-    assert psutil.Process().children(recursive=True) == []
+    assert set(psutil.Process().children(recursive=True)) <= before
 
 
 @pytest.mark.slow
