@@ -27,7 +27,7 @@ def test_a_question_is_six_to_eight_words_of_its_message() -> None:
 
 @pytest.mark.slow
 def test_writes_batches_and_growth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = "--rounds 3 --batch 5 --batches 2 --rows 60 --questions 5 --recalls 30".split()
+    sizes = "--rounds 3 --batch 5 --batches 2 --rows 60 --questions 5 --recalls 110".split()
     assert bench.main([*sizes, "--out", str(tmp_path)]) == 0
     (path,) = tmp_path.iterdir()  # nothing but the figures is left
     result: dict[str, Any] = json.loads(path.read_text())
@@ -40,7 +40,7 @@ def test_writes_batches_and_growth(tmp_path: Path, capsys: pytest.CaptureFixture
     assert result["batches"]["messages"] == 10
     (at,) = result["growth"]
     assert (at["rows"], at["facts"]) == (60, 3)
-    assert at["recalls"] == 30
+    assert at["recalls"] == 110
     for name in ("find", "recall", "http_recall"):
         assert at[name]["n"] == 5
         assert at[name]["cpu_ms"] >= 0
