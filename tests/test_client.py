@@ -288,3 +288,4 @@ async def test_a_local_service_is_not_reached_through_a_proxy(monkeypatch: pytes
     assert not http.trust_env
     await http.aclose()
     assert calls.http_client("https://memory.example", key=None).trust_env
+    assert not calls.http_client("https://memory.example", key=None, direct=True).trust_env

@@ -98,7 +98,7 @@ class Memory(Client):
         self, folder: Path | str, config: Config, *, context: str, key: str | None, saved_key: Literal["agent", "owner"]
     ) -> None:
         super().__init__(_IN_PROCESS, context=context)
-        self.folder = Path(folder).expanduser()
+        self.folder = Path(folder).expanduser().absolute()
         self.created = False
         self._config = config.model_copy(update={"data": self.folder})
         self._key = key
@@ -202,7 +202,7 @@ class Memory(Client):
         self.created = owned.minted is not None
 
     async def _attach(self, owner: Owner) -> bool:
-        http = http_client(owner.endpoint, key=self._found_key(), timeout_s=self._timeout_s)
+        http = http_client(owner.endpoint, key=self._found_key(), timeout_s=self._timeout_s, direct=True)
         try:
             async with asyncio.timeout(HEALTH_TIMEOUT_S):
                 await answer(http, self.context_id, Call(method="GET", path="/health", rooted=True))

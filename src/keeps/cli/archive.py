@@ -109,7 +109,7 @@ async def _backup(folder: Path, file: Path, force: bool, progress: archive.Watch
 
 async def _through(owner: Owner, file: Path, force: bool) -> BackupOut:
     """A backup written by the process that owns the folder."""
-    async with http_client(owner.endpoint, key=owner.token, timeout_s=_OWNER_TIMEOUT_S) as http:
+    async with http_client(owner.endpoint, key=owner.token, timeout_s=_OWNER_TIMEOUT_S, direct=True) as http:
         try:
             answer = await http.post(BACKUP_PATH, json={"file": str(file), "force": force})
         except httpx.ConnectError:

@@ -87,8 +87,14 @@ async def _bootstrap(config: Config, context: str) -> Bootstrapped:
 async def _serve(config: Config, host: str, port: int) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        stop.set()
+        for number in _SIGNALS:  # the second one ends the process at once
+            loop.remove_signal_handler(number)
+
     for number in _SIGNALS:
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, end)
     async with owning(config, host=host, port=port) as owned:
         _tell(config, owned, host)
         await stop.wait()

@@ -104,8 +104,10 @@ def http_client(
     on_behalf_of: str | None = None,
     timeout_s: float = 30.0,
     transport: httpx.AsyncBaseTransport | None = None,
+    direct: bool = False,
 ) -> httpx.AsyncClient:
-    """An HTTP client for one service and one key. A service on this machine is never reached through a proxy."""
+    """An HTTP client for one service and one key. A service on this machine is never reached through a proxy, nor
+    is any when `direct`."""
     url = _checked(endpoint)
     headers = {"User-Agent": f"keeps/{version('keeps')}", "X-List-Envelope": "object", "Accept": "application/json"}
     if key is not None:
@@ -117,7 +119,7 @@ def http_client(
         headers=headers,
         timeout=httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s)),
         transport=transport,
-        trust_env=not _is_loopback(url.host),
+        trust_env=not direct and not _is_loopback(url.host),
     )
 
 

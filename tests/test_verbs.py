@@ -1,0 +1,153 @@
+"""Every verb of the client against the real application: each arrives, and comes back as what it says."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from keeps.client import Client
+from keeps.client.nouns import Keys, Noun, Principals, Scopes, Sessions
+from keeps.core.errors import Forbidden, NotFound, Unauthenticated
+from keeps.memory import Memory
+
+NOUNS: dict[str, type[Noun]] = {"sessions": Sessions, "scopes": Scopes, "principals": Principals, "keys": Keys}
+
+
+def fact(name: str, key: str, value: str) -> dict[str, object]:
+    return {"entity": {"type": "person", "name": name}, "key": key, "value": value}
+
+
+def relation(name: str, label: str, other: str) -> dict[str, object]:
+    return {
+        "entity": {"type": "person", "name": name},
+        "key": label,
+        "target": {"type": "organisation", "name": other},
+    }
+
+
+class Heard:
+    """A memory that notes which verbs were called."""
+
+    def __init__(self, memory: Client) -> None:
+        self.memory = memory
+        self.called: set[str] = set()
+
+    async def __call__(self, verb: str, *args: Any, **options: Any) -> Any:
+        self.called.add(verb)
+        target: Any = self.memory
+        for part in verb.split("."):
+            target = getattr(target, part)
+        return await target(*args, **options)
+
+
+@pytest_asyncio.fixture
+async def heard(tmp_path: Path) -> AsyncIterator[Heard]:
+    async with Memory.open(tmp_path / "m", saved_key="owner") as memory:
+        yield Heard(memory)
+
+
+def every_verb() -> set[str]:
+    verbs = {name for name, _ in inspect.getmembers(Client, inspect.iscoroutinefunction) if name[0] != "_"}
+    for noun, kind in NOUNS.items():
+        verbs |= {
+            f"{noun}.{name}" for name, _ in inspect.getmembers(kind, inspect.iscoroutinefunction) if name[0] != "_"
+        }
+    return verbs - {"close"}
+
+
+async def test_every_verb(heard: Heard) -> None:
+    await _writing_and_asking(heard)
+    await _looking(heard)
+    await _sessions(heard)
+    await _scopes(heard)
+    await _principals_and_keys(heard)
+    await _forgetting(heard)
+    assert every_verb() - heard.called == set()
+
+
+async def _writing_and_asking(heard: Heard) -> None:
+    assert (await heard("health")).status == "ok"
+    assert (await heard("whoami")).display_name == "Owner"
+    said = await heard("remember", "The lighthouse is striped", infer="none", speaker="Mara", labels=["a=1"])
+    assert (await heard("inspect", f"turn:{said.turn_id}")).turn.speaker == "Mara"
+    done = await heard("remember_many", [{"content": "one"}, {"content": "two", "role": "assistant"}], infer="none")
+    assert len(done.turn_ids) == 2
+    triples = [fact("Mara", "role", "pilot"), relation("Mara", "works_at", "North Port")]
+    action = {"entity": {"type": "person", "name": "Mara"}, "verb": "docked", "object": "MV Teal"}
+    await heard("remember", triples=[*triples, action], observed_at="2026-03-01T00:00:00Z", category="knowledge")
+    found = await heard("recall", "striped lighthouse", k=1, labels=["a=1"], include=["passages"], mode="bm25")
+    assert [hit.speaker for hit in found.hits] == ["Mara"]
+    assert "Mara's role is pilot." in str(await heard("context", "role", subject="person/mara"))
+
+
+async def _looking(heard: Heard) -> None:
+    people = await heard("entities", "person", count=True)
+    assert (people.entities[0].name, people.page.total_size) == ("Mara", 1)
+    assert (await heard("find_entities", "mara")).matches[0].entity.id == "entity:person/mara"
+    mara = await heard("entity", "person/Mara", as_of="2026-04-01T00:00:00Z")
+    assert [row.value for row in mara.attributes] == ["pilot"]
+    assert [row.value for row in (await heard("history", "person/mara", "role")).history] == ["pilot"]
+    assert [near.label for near in (await heard("neighbours", "person/mara")).neighbours] == ["works_at"]
+    assert [row.key for row in (await heard("facts", entity="person/mara")).attributes] == ["role"]
+    assert [row.label for row in (await heard("relations")).relations] == ["works_at"]
+    assert [row.verb for row in (await heard("actions")).actions] == ["docked"]
+
+
+async def _sessions(heard: Heard) -> None:
+    made = await heard("sessions.create", metadata={"a": 1}, idempotency_key="s1")
+    assert (await heard("sessions.create", metadata={"a": 1}, idempotency_key="s1")).id == made.id
+    await heard("remember", "The anchor is rusty", infer="none", session=made.id)
+    assert (await heard("sessions.get", made.id)).turn_count == 1
+    assert made.id in [row.id for row in (await heard("sessions.list", limit=50)).sessions]
+    assert [row.content for row in (await heard("sessions.turns", made.id)).turns] == ["The anchor is rusty"]
+    assert "The anchor is rusty" in await heard("sessions.context", made.id, "anchor")
+    await heard("sessions.delete", made.id)
+    with pytest.raises(NotFound):
+        await heard("sessions.get", made.id)
+
+
+async def _scopes(heard: Heard) -> None:
+    assert (await heard("scopes.register", "org/east", description="the east")).path == "org/east/"
+    await heard("remember", "The east is windy", infer="none", scopes="org/east")
+    assert (await heard("recall", "windy", lens="org/*")).hits
+    assert "org/east/" in [node.path for node in (await heard("scopes.list")).scopes]
+    assert (await heard("forget_scope", "org/east")).forgotten > 0
+    assert (await heard("recall", "windy")).hits == ()
+    await heard("scopes.forget", "org/east")
+    await heard("scopes.delete", "org/east")
+
+
+async def _principals_and_keys(heard: Heard) -> None:
+    bot = await heard("principals.create", "Bot", kind="agent", grants={"memory:read": ["org/*"]})
+    assert (await heard("principals.get", bot.id)).display_name == "Bot"
+    assert bot.id in [row.id for row in (await heard("principals.list")).principals]
+    granted = await heard("principals.grant", bot.id, "org/*", ["memory:write"])
+    assert "memory:write" in granted.grants
+    assert (await heard("principals.effective", bot.id, "org/east")).verbs == ["memory:read", "memory:write"]
+    assert "memory:write" not in (await heard("principals.revoke", bot.id, "org/*", ["memory:write"])).grants
+    made = await heard("keys.create", "reader", grants={"memory:read": ["/*"]}, strict=True, ttl_s=60)
+    assert made.valid_until is not None
+    async with Client(heard.memory.endpoint, key=made.key) as reader:
+        assert (await reader.recall("pilot")).hits
+        with pytest.raises(Forbidden):
+            await reader.remember("no", infer="none")
+    assert "reader" in [key.name for key in (await heard("keys.list")).keys]
+    assert (await heard("keys.rotate", "reader", ttl_s=60)).key != made.key
+    await heard("keys.delete", "reader")
+    async with Client(heard.memory.endpoint, key=made.key) as reader:
+        with pytest.raises(Unauthenticated):
+            await reader.whoami()
+
+
+async def _forgetting(heard: Heard) -> None:
+    assert (await heard("forget", "The lighthouse is striped", dry_run=True)).deleted >= 1
+    assert (await heard("forget", "The lighthouse is striped", purge=True)).deleted >= 1
+    assert (await heard("recall", "striped")).hits == ()
+    await heard("delete_entity", "person/mara")
+    with pytest.raises(NotFound):
+        await heard("entity", "person/mara")
