@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,6 +46,7 @@ async def contents(memory: Client) -> list[str]:
 def test_the_example_is_imported_once(alone: Desk) -> None:
     first = alone("import", "conversation", str(EXAMPLE), "--json")
     assert first.json == {"sessions": 13, "turns": 213, "already": 0}
+    assert first.err == f"Began a new memory in {alone.folder}.\n"
     assert "213 were there already" in alone("import", "conversation", str(EXAMPLE)).out
     top = alone("recall", "Who gave Sill four stitches in his paw?", "--json").json["hits"][0]
     assert "Dr Ahlgren" in top["text"]
@@ -146,3 +148,11 @@ def test_batches_fit_into_a_request(tmp_path: Path) -> None:
         assert lines == one.lines[start : start + len(lines)]
         assert len(lines) <= conversations.BATCH_TURNS
         assert len(json.dumps([line.message() for line in lines], ensure_ascii=False).encode()) < 700_000
+
+
+async def test_two_imports_at_once_write_each_turn_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversations, "BATCH_TURNS", 7)
+    talks = read_talks(EXAMPLE)
+    async with Memory.open(tmp_path / "m") as first, Memory.open(tmp_path / "m") as second:
+        await asyncio.gather(import_talks(first, talks, Aim()), import_talks(second, talks, Aim()))
+        assert sorted(await contents(first)) == sorted(line.kept for one in talks for line in one.lines)
