@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
 import psutil
+from click.testing import Result
+from typer.testing import CliRunner
 
+from keeps.cli.app import app
+from keeps.config import Config
 from keeps.core.errors import Unavailable
+from keeps.memory import owning
 from keeps.store.owner import read_owner
 from keeps.store.secrets import saved_keys
 
@@ -41,25 +49,70 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("KEEPS_")}
 
 
-def keeps(*arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
-    """One command, run to its end in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "keeps", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-    )
+def keeps(*arguments: str) -> Result:
+    """One command of the command line, run to its end in this process: to start another takes seconds."""
+    none = {name: None for name in os.environ if name.startswith("KEEPS_")}
+    with ThreadPoolExecutor(1) as beside:
+        result = beside.submit(lambda: CliRunner().invoke(app, list(arguments), env=none)).result()
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
 
 
-class Server:
-    """One folder and the server on it, which may die and be started again."""
+class Folder:
+    """A data folder that somebody answers for at `endpoint`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.endpoint = ""
+
+    def client(self, who: str = "owner", **more: Any) -> httpx.Client:
+        """Requests below the context with a key saved in the folder."""
+        headers = {"Authorization": f"Bearer {saved_keys(self.folder, CONTEXT)[who]}"}
+        base = f"{self.endpoint}/api/v1/{CONTEXT}"
+        return httpx.Client(base_url=base, headers=headers, trust_env=False, timeout=30, **more)
+
+
+class Owner(Folder):
+    """The folder owned by this process, as `keeps serve` owns it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._stopping = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Owner:
+        self._thread.start()
+        assert self._ready.wait(READY_S)
+        assert self.endpoint
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join(READY_S)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        async with owning(Config(data=self.folder)) as owned:
+            self.endpoint, self._loop = owned.endpoint, asyncio.get_running_loop()
+            self._ready.set()
+            await self._stopping.wait()
+
+
+class Server(Folder):
+    """`keeps serve` on a folder, which may die and be started again."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         self.log = folder.with_name(f"{folder.name}.log")
         self._process: subprocess.Popen[bytes] | None = None
         self._workers: set[psutil.Process] = set()
@@ -131,12 +184,6 @@ class Server:
         for worker in self._workers:
             with suppress(psutil.Error):
                 worker.kill()
-
-    def client(self, who: str = "owner", **more: Any) -> httpx.Client:
-        """Requests below the context with a key saved in the folder."""
-        headers = {"Authorization": f"Bearer {saved_keys(self.folder, CONTEXT)[who]}"}
-        base = f"{self.endpoint}/api/v1/{CONTEXT}"
-        return httpx.Client(base_url=base, headers=headers, trust_env=False, timeout=30, **more)
 
 
 @contextmanager

@@ -246,14 +246,15 @@ class _Search:
         for start in range(0, len(candidates), page_size):
             page = candidates[start : start + page_size]
             read = await self._read(page)
-            for candidate in page:
-                hit = read.get(candidate.ref)
-                if hit is None or self._is_repeat(hit, seen):
-                    continue
-                ranked.append((_weight(candidate, hit), hit))
+            weighed = [
+                (_weight(candidate, read[candidate.ref]), read[candidate.ref])
+                for candidate in page
+                if candidate.ref in read
+            ]
+            ranked += [pair for pair in sorted(weighed, key=_place, reverse=True) if not self._is_repeat(pair[1], seen)]
             if len(ranked) >= self._request.k:
                 break
-        ranked.sort(key=lambda pair: pair[0], reverse=True)
+        ranked.sort(key=_place, reverse=True)
         best = 1.0
         for _, hit in ranked[: self._request.k]:
             best = min(best, hit.score)
@@ -344,6 +345,12 @@ def _key_words(key: str, stem: words.Stem) -> frozenset[str]:
 
 _DIRECT_COVERAGE: Final = 0.75
 """Share of the question's words that entity and key must explain before the slot is the answer."""
+
+
+def _place(ranked: tuple[float, Hit]) -> tuple[float, datetime, str]:
+    """Where a hit stands, the largest first: of equals the newest, whatever order an index has them in."""
+    weight, hit = ranked
+    return weight, hit.at, hit.unit
 
 
 def _weight(candidate: _Candidate, hit: Hit) -> float:
