@@ -117,20 +117,27 @@ class LocalFinder:
         async with self._rebuilding:
             self._context = context
             new = await self._run(self._begin_rebuild)
+            filling: asyncio.Task[None] | None = None
             try:
                 batch: list[Entry | Name] = []
                 async for entry in entries:
                     batch.append(entry)
                     if len(batch) == _REBUILD_BATCH:
-                        await self._run(_fill, new, change, batch)
+                        if filling is not None:
+                            await filling
+                        # The record is read further meanwhile: another process, and half of the work.
+                        filling = asyncio.create_task(self._run(_fill, new, change, batch))
                         batch = []
+                if filling is not None:
+                    await filling
                 await self._run(_fill, new, change, batch)
                 await self._run(self._finish_rebuild, new)
-            except sqlite3.DatabaseError as error:
-                await self._run(self._give_up_rebuild, new)
-                raise FinderLost("the new text index could not be written") from error
-            except BaseException:
+            except BaseException as error:
+                if filling is not None:
+                    await asyncio.gather(filling, return_exceptions=True)
                 await asyncio.shield(self._run(self._give_up_rebuild, new))
+                if isinstance(error, sqlite3.DatabaseError):
+                    raise FinderLost("the new text index could not be written") from error
                 raise
 
     async def close(self) -> None:
