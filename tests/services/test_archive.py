@@ -19,7 +19,7 @@ import pytest
 
 from keeps.config import Config
 from keeps.core.entities import entity_ref
-from keeps.core.errors import Conflict, Invalid, StoreRefused, Unauthenticated
+from keeps.core.errors import Conflict, Invalid, NotFound, StoreRefused, Unauthenticated
 from keeps.core.replies import ReplyKey
 from keeps.core.scopes import parse_scopes
 from keeps.core.triples import parse_triples
@@ -272,6 +272,47 @@ async def test_a_forgotten_scope_stays_forgotten(home: Path, file: Path) -> None
     await restore(home, file)
     async with opened(home) as at:
         await nothing_of(at, "lighthouse")
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["same folder", "new machine"])
+async def test_a_context_deleted_after_the_backup_stays_deleted(
+    home: Path, file: Path, tmp_path: Path, elsewhere: bool
+) -> None:
+    async with opened(home) as at:
+        await at.say("the zephyrine")
+        await contexts.bootstrap(at.rt, "other")
+        await backup(at.rt, file)
+        await contexts.delete(at.rt, "acme")
+    there = tmp_path / "there" if elsewhere else home
+    done = await restore(there, file, ledger=ledger_of(home) if elsewhere else None)
+    assert (done.contexts, done.left_out, done.replayed) == (("other",), ("acme",), 0)
+    assert set(done.keys) == ({"other"} if elsewhere else set())
+    async with open_runtime(Config(data=there)) as rt:
+        assert [row.id for row in await contexts.list_all(rt)] == ["other"]
+        with pytest.raises(NotFound):
+            await rt.context("acme")
+        await rt.context("other")
+    kept_aside = there.glob("record.before-restore-*")
+    old = [path for folder in kept_aside for path in folder.rglob("*")]
+    files = [path for path in there.rglob("*") if path.is_file() and path not in old]
+    assert [path for path in files if b"zephyrine" in path.read_bytes()] == []
+
+
+async def test_a_context_made_again_under_the_id_of_a_deleted_one_is_restored(home: Path, file: Path) -> None:
+    older = file.with_name("older.jsonl")
+    async with opened(home) as at:
+        await at.say("the zephyrine")
+        await backup(at.rt, older)
+        await contexts.delete(at.rt, "acme")
+        await contexts.bootstrap(at.rt, "acme")
+    async with opened(home) as at:
+        await at.say("the canary")
+        await backup(at.rt, file)
+        await at.say("the finch")
+    assert (await restore(home, file)).left_out == ()
+    async with opened(home) as at:
+        assert await at.found("zephyrine canary finch") == ["the canary"]
+    assert (await restore(home, older)).left_out == ("acme",)
 
 
 async def test_an_archive_made_after_a_purge_holds_no_byte_of_it(home: Path, file: Path, tmp_path: Path) -> None:

@@ -12,7 +12,15 @@ import pytest_asyncio
 
 from keeps.config import Config
 from keeps.core.access import PrincipalKind, Verb, grants_to_wire
-from keeps.core.errors import Conflict, Invalid, NotFound, NotImplementedYet, Unauthenticated, Unprocessable
+from keeps.core.errors import (
+    Conflict,
+    Invalid,
+    NotFound,
+    NotImplementedYet,
+    Unauthenticated,
+    Unavailable,
+    Unprocessable,
+)
 from keeps.services import access, contexts
 from keeps.services.contexts import ContextChange, NewContext
 from keeps.services.runtime import Runtime, open_runtime
@@ -205,7 +213,59 @@ async def test_what_was_erased_in_an_earlier_context_of_the_name_does_not_touch_
     await contexts.delete(rt, "acme")
     await contexts.bootstrap(rt, "acme")
     opened = await rt.context("acme")
-    assert await store_meta.applied_tombstone(opened.db) == rt.ledger.head[0] == 1
+    assert await store_meta.applied_tombstone(opened.db) == rt.ledger.head[0] == 2
+
+
+async def test_a_deletion_is_in_the_ledger_first_and_names_nobody(rt: Runtime) -> None:
+    await contexts.bootstrap(rt, "acme")
+    uid = (await rt.context("acme")).uid
+    await contexts.delete(rt, "acme")
+    (line,) = rt.ledger.since("acme", 0)
+    assert (line.kind, len(line.ids)) == ("context", 1)
+    assert uid not in line.ids[0]  # whoever had it could guess the names in other lines
+
+
+@pytest.mark.parametrize("point", ["registry", "rows"])
+async def test_a_deletion_cut_short_is_completed_at_the_next_start(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    async def broken(*args: object) -> None:
+        del args
+        raise Unavailable("out of room")
+
+    data = tmp_path / "data"
+    data.mkdir(mode=0o700)
+    async with open_runtime(Config(data=data), clock=clock) as rt:
+        await contexts.bootstrap(rt, "acme")
+        await contexts.bootstrap(rt, "other")
+        await rt.context("acme")
+        with monkeypatch.context() as patched:
+            patched.setattr(Runtime, "commit_control" if point == "registry" else "clear", broken)
+            with pytest.raises(Unavailable):
+                await contexts.delete(rt, "acme")
+        with pytest.raises(NotFound):
+            await rt.context("acme")
+    async with open_runtime(Config(data=data), clock=clock) as rt:
+        assert [row.id for row in await contexts.list_all(rt)] == ["other"]
+        await contexts.bootstrap(rt, "acme")
+    async with open_runtime(Config(data=data), clock=clock) as rt:
+        assert [row.id for row in await contexts.list_all(rt)] == ["acme", "other"]
+        await rt.context("acme")
+
+
+async def test_nothing_is_removed_when_the_ledger_cannot_be_written(
+    rt: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object) -> int:
+        del args
+        raise Unavailable("out of room")
+
+    await contexts.bootstrap(rt, "acme")
+    with monkeypatch.context() as patched:
+        patched.setattr(rt.ledger, "append", full)
+        with pytest.raises(Unavailable):
+            await contexts.delete(rt, "acme")
+    await rt.context("acme")
 
 
 async def test_reissue_revokes_all_keys(rt: Runtime) -> None:

@@ -163,6 +163,8 @@ def _tell_restored(out: Console, done: RestoredOut) -> None:
     out.print(f"Restored {done.rows} rows of {len(done.contexts)} contexts into {done.folder}.")
     if done.replayed:
         out.print(f"{done.replayed} erasures that are younger than the backup were carried out again.")
+    for context in done.left_out or ():
+        out.print(f"Context {context} was deleted after the backup and was left out.")
     for what, place in done.aside.items():
         out.print(said(f"The old {what} lies in {place}; delete it when all is well.", "dim"))
     if done.management_key is not None:

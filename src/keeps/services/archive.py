@@ -33,6 +33,7 @@ from keeps.store import swap as store_swap
 from keeps.store import tables as store_tables
 from keeps.store.address import folder_url
 from keeps.store.archive import CONTROL, Archive, Counts, Header, Line, Writer, section_of
+from keeps.store.contexts import ContextRow
 from keeps.store.db import Db, Engine, open_engine
 from keeps.store.migrate import known_version, migrate
 from keeps.store.owner import FolderLock
@@ -82,6 +83,8 @@ class Restored:
     contexts: tuple[str, ...]
     replayed: int
     """Tombstones younger than the backup that were carried out on it."""
+    left_out: tuple[str, ...]
+    """Contexts of the archive that were deleted since."""
     ledger: Literal["kept", "copied", "new"]
     aside: Mapping[str, Path]
     """Where the old `record` and `ledger` lie now; they still hold what was in them."""
@@ -206,8 +209,9 @@ async def restore(
     return Restored(
         folder=folder,
         counts={db: dict(tables) for db, tables in archive.counts.items()},
-        contexts=archive.header.contexts,
+        contexts=done.contexts,
         replayed=done.replayed,
+        left_out=tuple(id_ for id_ in archive.header.contexts if id_ not in done.contexts),
         ledger=choice.how,
         aside=aside,
         keys=done.keys,
@@ -231,6 +235,7 @@ def _verified(file: Path, progress: Watch) -> Archive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Built:
+    contexts: tuple[str, ...]
     replayed: int
     keys: Mapping[str, Reissued]
     management_key: str | None
@@ -247,35 +252,33 @@ async def _build(
     await _load(place, archive, choice, progress)
     config = Config(data=place, engine_url=None)
     async with open_runtime(config, clock=clock) as rt:
+        rows = await store_contexts.list_all(rt.control)
         replayed = 0
-        for context_id in archive.header.contexts:
-            progress(Step("open", section_of(context_id)))
-            replayed += await _open(rt, context_id, head)
+        for row in rows:
+            progress(Step("open", section_of(row.id)))
+            replayed += await _open(rt, row, head)
         keys: dict[str, Reissued] = {}
         management: str | None = None
         if lineage.pepper_check(rt.pepper) != archive.header.pepper_check:
-            for context_id in archive.header.contexts:
-                await rehash(rt, await rt.context(context_id))
-                keys[context_id] = await contexts.reissue(rt, context_id)
+            for row in rows:
+                await rehash(rt, await rt.context(row.id))
+                keys[row.id] = await contexts.reissue(rt, row.id)
             management = await contexts.reissue_management(rt)
         for db in (rt.control, *(context.db for context in rt.contexts.values())):
             rt.watermark.write(db.name, await store_commit.last_change(db))
-    return _Built(replayed=replayed, keys=keys, management_key=management)
+    return _Built(contexts=tuple(row.id for row in rows), replayed=replayed, keys=keys, management_key=management)
 
 
-async def _open(rt: Runtime, context_id: str, head: int) -> int:
+async def _open(rt: Runtime, row: ContextRow, head: int) -> int:
     """How many tombstones were carried out on a context while it was opened for the first time."""
-    row = await store_contexts.find(rt.control, context_id)
-    if row is None:
-        raise Invalid(f"The archive names a context {context_id} that it does not hold. Use another backup.")
     applied = await store_meta.applied_tombstone(await rt.engine.database(row.database))
     if applied > head:
         raise StoreRefused(
             f"The ledger ends at number {head}, and the backup has carried out number {applied}: lines are missing. "
             "Give a complete copy with --ledger FILE, or go on without one with --new-ledger."
         )
-    await rt.context(context_id)
-    return sum(1 for _ in rt.ledger.since(context_id, applied))
+    await rt.context(row.id)
+    return sum(1 for _ in rt.ledger.since(row.id, applied))
 
 
 def _pieces(folder: Path, choice: LedgerChoice, built: _Built) -> list[str]:
@@ -342,7 +345,10 @@ class _Loader:
         self._rows = []
 
     async def compare(self, counts: Counts) -> None:
-        """Raises: Unavailable when the engine does not hold what it was given."""
+        """Raises: Unavailable when the engine does not hold what it was given, Invalid when a context is missing."""
+        for context_id in self._header.contexts:
+            if section_of(context_id) not in self._dbs:
+                raise Invalid(f"The archive names a context {context_id} that it does not hold. Use another backup.")
         for section, tables in counts.items():
             for table, wanted in tables.items():
                 have = await store_tables.count(self._dbs[section], table)

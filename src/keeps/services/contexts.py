@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final
 
 from keeps.core import contexts as core_contexts
@@ -31,6 +28,7 @@ from keeps.store.db import Duplicate, RecordID
 from keeps.store.keys import ApiKey, ManagementKey
 from keeps.store.migrate import migrate
 from keeps.store.principals import StoredPrincipal
+from keeps.store.tombstones import CONTEXT, Seal
 
 NAMESPACE: Final = "keeps"
 OWNER: Final = PrincipalId("owner")
@@ -199,15 +197,27 @@ async def patch(rt: Runtime, context_id: str, change: ContextChange) -> ContextR
 
 
 async def delete(rt: Runtime, context_id: str) -> None:
-    """Remove a context with its record, its index and its keys. The ledger of erased rows stays. Raises: NotFound."""
+    """Remove a context with its record, its index and its keys. The ledger of erased rows stays, and says so first:
+    neither a backup made before nor a crash on the way brings the context back.
+
+    Raises:
+        NotFound: there is none of that id.
+        Unavailable: the ledger cannot be written; nothing was removed.
+    """
     async with rt.registering:
         row = await _row(rt, context_id)
+        db = await rt.engine.database(row.database)
+        name = (await Seal.of(db)).record()
+        change = await store_commit.last_change(db)
+        await asyncio.to_thread(rt.ledger.append, row.id, CONTEXT, [name], change)
+        rt.deleted.add(name)
         batch = Batch(at=rt.clock())
         batch.deletes.append(RecordID("context", row.id))
-        # First of all: from here on nobody gets in any more, whatever is left of the rest.
-        await rt.commit_control(batch)
-        await rt.forget_context(row.id)
-        await _clear(rt, row)
+        try:
+            await rt.commit_control(batch)
+        finally:  # from here on nobody gets in any more, whatever is left of the rest
+            await rt.forget_context(row.id)
+        await rt.clear(row)
 
 
 async def _row(rt: Runtime, context_id: str) -> ContextRow:
@@ -273,7 +283,7 @@ async def _seed(
     rt: Runtime, row: ContextRow, principals: Sequence[Principal], with_keys: Sequence[PrincipalId]
 ) -> dict[PrincipalId, Minted]:
     """Make the record of a context that is not registered yet: a crash before that leaves nothing in the way."""
-    await _clear(rt, row)
+    await rt.clear(row)
     db = await rt.engine.database(row.database)
     await migrate(db, "context")
     uid = await store_meta.uid(db)
@@ -323,18 +333,3 @@ async def _register(rt: Runtime, row: ContextRow, batch: Batch) -> None:
         await rt.commit_control(batch)
     except Duplicate:
         raise Conflict(f"context {row.id} exists already") from None
-
-
-async def _clear(rt: Runtime, row: ContextRow) -> None:
-    """Remove what lies under the name of a context that is not, or no longer, registered."""
-    await rt.engine.remove_database(row.database)
-    rt.watermark.forget(row.database)
-    store_secrets.save_keys(rt.folder, row.id, {})
-    await asyncio.to_thread(_remove_folder, rt.folder / row.id)
-
-
-def _remove_folder(folder: Path) -> None:
-    """Remove the index of a context, and its folder unless somebody put something else there."""
-    shutil.rmtree(folder / "finder", ignore_errors=True)
-    with suppress(OSError):
-        folder.rmdir()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
+import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -36,11 +37,12 @@ from keeps.store import swap as store_swap
 from keeps.store import watermark as store_watermark
 from keeps.store.address import folder_url
 from keeps.store.commit import Batch
-from keeps.store.db import Db, Engine, open_engine
+from keeps.store.db import Db, Engine, RecordID, open_engine
 from keeps.store.keys import KnownCallers
 from keeps.store.ledger import Ledger
 from keeps.store.migrate import migrate
 from keeps.store.scopes import ScopeSets
+from keeps.store.tombstones import CONTEXT, Seal
 from keeps.store.watermark import Watermark
 
 Clock = Callable[[], datetime]
@@ -167,6 +169,8 @@ class Runtime:
     watermark: Watermark
     clock: Clock = system_clock
     contexts: dict[str, Context] = field(default_factory=dict[str, Context])
+    deleted: set[str] = field(default_factory=set[str])
+    """What the ledger says of whole contexts, each by the name a line has for its record."""
     registering: asyncio.Lock = field(default_factory=asyncio.Lock)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -187,6 +191,8 @@ class Runtime:
         db = await self.engine.database(row.database)
         await migrate(db, "context")
         uid = await store_meta.uid(db)
+        if Seal.by(uid).record() in self.deleted:
+            raise NotFound(f"context {row.id} does not exist")
         store_watermark.check(await store_commit.last_change(db), self.watermark.read(db.name))
         context = Context(
             id=row.id,
@@ -249,6 +255,26 @@ class Runtime:
         if context is not None:
             await context.finder.close()
 
+    async def clear(self, row: store_contexts.ContextRow) -> None:
+        """Remove what lies under the name of a context that is not, or no longer, registered."""
+        await self.engine.remove_database(row.database)
+        self.watermark.forget(row.database)
+        store_secrets.save_keys(self.folder, row.id, {})
+        await asyncio.to_thread(_remove_index, self.folder / row.id)
+
+    async def leave_out_deleted(self) -> None:
+        """Remove every context that the ledger says was deleted: from a backup made before, or by a deletion
+        that did not come to its end. Call it before anything is served."""
+        lines = await asyncio.to_thread(lambda: list(self.ledger.of_kind(CONTEXT)))
+        self.deleted.update(id_ for line in lines for id_ in line.ids)
+        named = {line.context for line in lines}
+        for row in await store_contexts.list_all(self.control):
+            if row.id in named and (await Seal.of(await self.engine.database(row.database))).record() in self.deleted:
+                batch = Batch(at=self.clock())
+                batch.deletes.append(RecordID("context", row.id))
+                await self.commit_control(batch)
+                await self.clear(row)
+
     async def close(self) -> None:
         """Close every context, then the engine; what was acknowledged is on disk before and after."""
         for context_id in list(self.contexts):
@@ -256,6 +282,14 @@ class Runtime:
         await self.engine.close()
         self.ledger.close()
         self.watermark.close()
+
+
+def _remove_index(folder: Path) -> None:
+    """Remove the index of a context, and its folder unless somebody put something else there."""
+    shutil.rmtree(folder / "finder", ignore_errors=True)
+    (folder / SCRUB_OWED).unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 SCRUB_OWED: Final = "scrub-owed"
@@ -302,6 +336,7 @@ async def open_runtime(
             clock=clock,
         )
         try:
+            await rt.leave_out_deleted()
             yield rt
         finally:
             await rt.close()

@@ -146,6 +146,12 @@ class Ledger:
             if line["context"] == context and line["seq"] > seq:
                 yield _tombstone(line)
 
+    def of_kind(self, kind: str) -> Iterator[Tombstone]:
+        """The tombstones of one kind in every context, oldest first."""
+        for line in _lines(self._path, self._size):
+            if line["kind"] == kind:
+                yield _tombstone(line)
+
     def contains(self, seq: int, digest: str) -> bool:
         """True when line `seq` has that digest, so that a backup with this head was made from this ledger."""
         if seq == 0:

@@ -29,6 +29,8 @@ RELEASE: Final = "release"
 """Kind of a line whose rows stay for their other owners."""
 NAMES: Final = "names"
 """Kind of a line whose scope nodes lose their display name and description."""
+CONTEXT: Final = "context"
+"""Kind of a line that names a whole context, by the random name of its record: it is not served again."""
 
 MAX_IDS: Final = 500
 """How many ids one line holds."""
@@ -46,11 +48,20 @@ class Seal:
     @classmethod
     async def of(cls, db: Db) -> Seal:
         """The seal of this record."""
-        return cls((await store_meta.uid(db)).encode())
+        return cls.by(await store_meta.uid(db))
+
+    @classmethod
+    def by(cls, uid: str) -> Seal:
+        """The seal of the record with that random name."""
+        return cls(uid.encode())
 
     def presence(self, presence: Presence) -> str:
         """How a line names an entity of one scope set."""
         return f"{ENTITY}#{self._hash(list(presence))}"
+
+    def record(self) -> str:
+        """How a line names the whole record."""
+        return f"{CONTEXT}#{self._hash(CONTEXT)}"
 
     def node(self, path: ScopePath) -> str:
         """How a line names a scope node."""
@@ -102,6 +113,8 @@ async def order_of(db: Db, sets: ScopeSets, tombstone: Tombstone) -> Order:
     Raises:
         StoreRefused: the tombstone is of a kind that this version does not know.
     """
+    if tombstone.kind == CONTEXT:
+        return Order()  # of another record under the same id: one that is named itself is never opened
     seal = await Seal.of(db)
     if tombstone.kind == NAMES:
         wanted = set(tombstone.ids)

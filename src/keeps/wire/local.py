@@ -52,6 +52,7 @@ class RestoredOut(WireOut):
     rows: int
     contexts: tuple[str, ...]
     replayed: int
+    left_out: tuple[str, ...] | None = None
     ledger: str
     aside: dict[str, str]
     keys: dict[str, ReissuedOut] | None = None
@@ -67,6 +68,7 @@ class RestoredOut(WireOut):
             rows=sum(sum(tables.values()) for tables in done.counts.values()),
             contexts=done.contexts,
             replayed=done.replayed,
+            left_out=done.left_out or None,
             ledger=done.ledger,
             aside={name: str(path) for name, path in done.aside.items()},
             keys=keys or None,
