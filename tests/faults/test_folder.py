@@ -90,7 +90,7 @@ def fill(room):
 with Owner(folder) as owner, owner.client() as http:
     for number in range(5):
         assert write(http, number).status_code == 200
-    fill(1_500_000)
+    fill(int(sys.argv[1]))
     number = 5
     while (reply := write(http, number)).status_code == 200:
         number += 1
@@ -112,8 +112,10 @@ print(found.faults, set(kept) <= found.refs, max(found.contents().values()))
 
 
 @pytest.mark.timeout(240)
-def test_a_full_disk_refuses_writes_answers_questions_and_works_again() -> None:
-    refused, forget, sound = run_on_small_disk(FULL, size="32m", timeout_s=200).splitlines()
+@pytest.mark.parametrize("room", [1_500_000, 200_000, 20_000])
+def test_a_full_disk_refuses_writes_answers_questions_and_works_again(room: int) -> None:
+    """Whether the record or its index is the first to find no room."""
+    refused, forget, sound = run_on_small_disk(FULL, str(room), size="32m", timeout_s=200).splitlines()
     status, wait, message = refused.split(" ", 2)
     assert (status, wait.isdecimal()) == ("503", True)
     assert "make room, then try again" in message

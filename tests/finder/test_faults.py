@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from keeps.finder import local
-from keeps.finder.base import Entry, FinderLost, Name
+from keeps.finder.base import Entry, FinderFull, FinderLost, Name
 from keeps.finder.local import LocalFinder
 from tests.finder.making import stream, turn
 
@@ -319,15 +319,26 @@ async def test_a_cancelled_rebuild_leaves_the_old_index_in_use(tmp_path: Path) -
     await finder.close()
 
 
-async def test_a_full_disk_costs_the_index_only(tmp_path: Path) -> None:
+async def test_a_full_disk_keeps_the_index_as_it_is(tmp_path: Path) -> None:
+    """What found no room is written again later; until then the index answers from what it has."""
+    await built(tmp_path)
     finder = await LocalFinder.open(tmp_path, "c")
-    await finder.rebuild("c", stream(*ROWS), 7)
+    await finder.apply(8, put=[turn("before", "quince")])
     assert finder._file is not None
-    finder._file._db.execute("PRAGMA max_page_count = 1")  # no page more than there are
-    with pytest.raises(FinderLost):
-        await finder.apply(8, put=[turn(f"new{n}", f"quince{n} " * 50) for n in range(500)])
-    assert await finder.applied() is None
-    assert files(tmp_path) == []
-    await finder.rebuild("c", stream(*ROWS), 8)
-    assert await finder.applied() == 8
+    pages = finder._file._db.execute("PRAGMA page_count").fetchone()[0]
+    finder._file._db.execute(f"PRAGMA max_page_count = {pages}")
+    many = [turn(f"late{n}", f"medlar {n} " + " ".join(f"word{n}x{m}" for m in range(400))) for n in range(20)]
+    for _ in range(2):
+        with pytest.raises(FinderFull):
+            await finder.apply(9, put=many)
+        assert await finder.applied() == 8
+        assert [hit.ref for hit in await finder.find("quince", ["s1"])] == ["turn:before"]
+        assert await finder.find("medlar", ["s1"]) == []
+    finder._file._db.execute("PRAGMA max_page_count = 1000000")
+    await finder.apply(9, put=many)
+    assert len(await finder.find("medlar", ["s1"])) == 20
+    await finder.close()
+    finder = await LocalFinder.open(tmp_path, "c")
+    assert await finder.applied() == 9
+    assert len(await finder.find("medlar", ["s1"])) == 20
     await finder.close()

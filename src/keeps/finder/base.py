@@ -14,6 +14,10 @@ class FinderLost(Exception):
     """The index was damaged and is thrown away: rebuild it from the record, then go on."""
 
 
+class FinderFull(FinderLost):
+    """There is no room for what the index should take. It stays as it was, and answers."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One searchable unit, as the record hands it over."""

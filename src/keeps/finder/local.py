@@ -18,7 +18,7 @@ from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar, cast
 
 import snowballstemmer  # pyright: ignore[reportMissingTypeStubs]
 
-from keeps.finder.base import ALL_KINDS, Entry, FinderLost, Found, Kind, Name
+from keeps.finder.base import ALL_KINDS, Entry, FinderFull, FinderLost, Found, Kind, Name
 from keeps.finder.textfile import TextFile
 
 P = ParamSpec("P")
@@ -27,6 +27,8 @@ R = TypeVar("R")
 _log = logging.getLogger(__name__)
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _REBUILD_BATCH: Final = 500
+_NO_ROOM: Final = frozenset({"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_TRUNCATE"})
+"""What a write fails with on a full disk: what was written before is whole."""
 
 
 def stemmer() -> Callable[[str], str]:
@@ -154,12 +156,14 @@ class LocalFinder:
         return await self._guarded(call)
 
     async def _guarded(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run `call`; a fault of SQLite costs the index, not the record."""
+        """Run `call`; a fault of SQLite costs the index, not the record. Without room the index stays as it is."""
 
         def guarded() -> R:
             try:
                 return call(*args, **kwargs)
             except sqlite3.DatabaseError as error:
+                if _wants_room(error):
+                    raise FinderFull("the text index could not be written: the disk is full") from error
                 self._discard(error)
                 raise FinderLost("the text index was damaged and thrown away") from error
 
@@ -207,7 +211,8 @@ class LocalFinder:
             except sqlite3.DatabaseError as error:
                 if self._meanwhile is None:
                     raise
-                self._discard(error)
+                if not _wants_room(error):
+                    self._discard(error)
         if self._meanwhile is not None:
             self._meanwhile.append(change_file)
         return True
@@ -217,7 +222,11 @@ class LocalFinder:
         path = self._folder / f"text-{max(generations, default=0) + 1:08}.building"
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _remove(path)
-        new = TextFile.create(path, self._context, self._stem)
+        try:
+            new = TextFile.create(path, self._context, self._stem)
+        except sqlite3.DatabaseError as error:
+            _remove(path)
+            raise _lost_while_built(error) from error
         self._meanwhile = []
         return new
 
@@ -251,6 +260,14 @@ class LocalFinder:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _wants_room(error: sqlite3.DatabaseError) -> bool:
+    return getattr(error, "sqlite_errorname", None) in _NO_ROOM
+
+
+def _lost_while_built(error: sqlite3.DatabaseError) -> FinderLost:
+    return (FinderFull if _wants_room(error) else FinderLost)("the new text index could not be written")
 
 
 def _fill(file: TextFile, change: int, batch: Sequence[Entry | Name]) -> None:

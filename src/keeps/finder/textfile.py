@@ -304,11 +304,11 @@ class TextFile:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
-        self._db.execute("COMMIT")
 
 
 def _connect(path: Path) -> sqlite3.Connection:

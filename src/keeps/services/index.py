@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from keeps.core.facts import Row, Status
 from keeps.core.sessions import Chunk, Turn, may_share_window
-from keeps.finder.base import Entry, Finder, FinderLost, Name
+from keeps.finder.base import Entry, Finder, FinderFull, FinderLost, Name
 from keeps.store import commit as store_commit
 from keeps.store import facts as store_facts
 from keeps.store import index as store_index
@@ -16,6 +17,8 @@ from keeps.store import sessions as store_sessions
 from keeps.store.db import Db
 from keeps.store.rows import ref_of
 from keeps.store.scopes import ScopeSets, load_scope_sets
+
+_log = logging.getLogger(__name__)
 
 WINDOW_CHARS: Final = 2_000
 """How much of the end of the previous turn may stand in a window, characters."""
@@ -97,7 +100,11 @@ async def follow(at: Indexed, number: int, changes: Changes) -> None:
 
 
 async def catch_up(at: Indexed) -> None:
-    """Bring the finder to the record's last change, from the list of changes or, when that does not reach, anew."""
+    """Bring the finder to the record's last change, from the list of changes or, when that does not reach, anew.
+
+    One that cannot be written, because the disk is full, stays behind, and answers from what it has; the next
+    change, or upkeep, tries again. The record alone decides whether a write succeeded.
+    """
     last = await store_commit.last_change(at.db)
     try:
         applied = await at.finder.applied()
@@ -106,9 +113,15 @@ async def catch_up(at: Indexed) -> None:
         await load_scope_sets(at.db, at.sets)
         if applied is not None and applied < last and await _apply_changes(at, applied, last):
             return
+    except FinderFull as full:
+        _log.warning("the index stays behind change %d: %s", last, full)
+        return
     except FinderLost:
         pass
-    await rebuild(at)
+    try:
+        await rebuild(at)
+    except FinderLost as lost:
+        _log.warning("the index stays behind change %d: %s", last, lost)
 
 
 async def _apply_changes(at: Indexed, applied: int, last: int) -> bool:

@@ -1,4 +1,5 @@
-"""What a long-running process does now and then: note when keys were used, drop what is over."""
+"""What a long-running process does now and then: note when keys were used, drop what is over,
+bring an index that stayed behind up to its record."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from keeps.core.errors import KeepsError
-from keeps.services import access, keys, replies
+from keeps.services import access, index, keys, replies
 from keeps.services.runtime import Runtime
 
 EVERY_S: Final = 60.0
@@ -24,6 +25,8 @@ async def keep_up(rt: Runtime) -> None:
         try:
             await replies.prune(rt, context)
             await keys.prune(rt, context)
+            async with context.still():
+                await index.catch_up(context.indexed)
         except KeepsError as error:
             _log.warning("upkeep of %s put off: %s", context.id, error.message)
 
