@@ -46,7 +46,7 @@ class Gone:
 
 told = st.builds(
     Told,
-    kind=st.sampled_from(["fact", "fact", "fact", "relation", "action", "turn"]),
+    kind=st.sampled_from(["fact", "fact", "fact", "relation", "action", "turn", "entity"]),
     scope=st.integers(0, len(SCOPES) - 1),
     who=st.integers(0, 1),
     key=st.integers(0, 2),
@@ -67,6 +67,8 @@ class Place:
     def __init__(self, rt: Runtime, context: Context) -> None:
         self.rt = rt
         self.context = context
+        self.alone: set[str] = set()
+        """Entities of which it was only said that they exist."""
 
     async def tell(self, what: Told) -> None:
         scope, who = parse_scopes(SCOPES[what.scope]), {"type": "person", "name": PEOPLE[what.who]}
@@ -76,7 +78,10 @@ class Place:
             "relation": {"key": "knows", "target": other},
             "action": {"verb": "met", "object": other["name"]},
             "turn": {},
+            "entity": {},
         }[what.kind]
+        if what.kind == "entity":
+            self.alone.add(f"person/{PEOPLE[what.who].lower()}")
         if what.kind == "turn":
             request = Remember(messages=[Message(text="We wait for the pilot", speaker="Ann")], scope=scope)
         else:
@@ -144,7 +149,11 @@ class Place:
             if row.get(name)
         }
         shown = {(e["ref"], e["scope_set"]) for e in await self.rows("entity") if e.get("forgotten_at") is None}
-        assert shown == wanted
+        assert wanted <= shown
+        assert {ref for ref, _ in shown - wanted} <= self.alone
+        for scope_set in self.context.sets.everything():
+            named = await self.context.finder.names_in("ann and ben", [scope_set])
+            assert {name.entity for name in named} == {ref for ref, known_in in shown if known_in == scope_set}
 
     async def _index(self) -> dict[str, object]:
         found: dict[str, object] = {}
@@ -154,7 +163,7 @@ class Place:
                 live = await self.context.finder.find(words, [scope_set])
                 found[f"{scope_set} {words}"] = ({h.ref for h in hits}, {h.ref for h in live})
             names = await self.context.finder.names_in("ann and ben", [scope_set])
-            found[f"{scope_set} names"] = {name.name for name in names}
+            found[f"{scope_set} names"] = {(name.entity, name.name) for name in names}
         return found
 
 
@@ -169,6 +178,7 @@ async def place(rt: Runtime, context: Context) -> Place:
 async def test_the_record_stays_whole(place: Place, story: list[Told | Gone]) -> None:
     # What an example that failed left behind would fail all that follow.
     await forget_scope(place.rt, place.context, caller(), "/")
+    place.alone.clear()
     for what in story:
         await (place.tell(what) if isinstance(what, Told) else place.lose(what))
     await place.check()
@@ -176,3 +186,22 @@ async def test_the_record_stays_whole(place: Place, story: list[Told | Gone]) ->
     await place.check()
     for table in ("attribute", "relates_to", "action", "turn", "session", "entity", "chain", "memory_chunk", "follows"):
         assert await place.rows(table) == [], table
+
+
+@pytest.mark.parametrize("way", ["followed", "caught up", "rebuilt"])
+async def test_an_entity_without_facts_is_found_by_name(
+    place: Place, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    async def behind(*_: object) -> None:
+        """As when the process died between the commit and the index."""
+
+    with monkeypatch.context() as patched:
+        if way == "caught up":
+            patched.setattr(index, "follow", behind)
+        await place.tell(Told(kind="entity", scope=0, who=0, key=0, value=0))
+    if way == "caught up":
+        await index.catch_up(place.context.indexed)
+    elif way == "rebuilt":
+        await index.rebuild(place.context.indexed)
+    names = await place.context.finder.names_in("where is ann?", place.context.sets.everything())
+    assert [name.entity for name in names] == ["person/ann"]

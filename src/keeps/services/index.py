@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,7 +15,7 @@ from keeps.store import facts as store_facts
 from keeps.store import index as store_index
 from keeps.store import sessions as store_sessions
 from keeps.store.db import Db
-from keeps.store.rows import ref_of
+from keeps.store.rows import ref_of, stored_ref
 from keeps.store.scopes import ScopeSets, load_scope_sets
 
 _log = logging.getLogger(__name__)
@@ -135,6 +135,8 @@ async def _apply_changes(at: Indexed, applied: int, last: int) -> bool:
             return False
         changes = await read_changes(at, refs)
         applied = page[-1][0]
+        if applied == last:  # changes name rows, and an entity may have none
+            changes.names += await _names(at.db)
         await at.finder.apply(applied, put=changes.put, drop=changes.drop, names=changes.names)
     return True
 
@@ -156,7 +158,6 @@ async def read_changes(at: Indexed, refs: Sequence[str]) -> Changes:
     for start in range(0, len(facts), _PAGE):
         rows = await store_facts.by_refs(at.db, at.sets, facts[start : start + _PAGE], at.sets.everything())
         changes.put += [entry_of(row) for row in rows.values() if row.clocks.forgotten_at is None]
-        changes.names += _names(rows.values())
     return changes
 
 
@@ -165,11 +166,10 @@ def _is_indexed(ref: str) -> bool:
     return table == "turn" or table in store_facts.FACT_TABLES
 
 
-def _names(rows: Iterable[Row]) -> list[Name]:
+async def _names(db: Db) -> list[Name]:
     return [
-        Name(entity=str(ref), scope_set=row.scope.id, name=ref.name)
-        for row in rows
-        for ref in store_facts.entities_of(row)
+        Name(entity=ref, scope_set=scope_set, name=stored_ref(ref).name)
+        for ref, scope_set in await store_index.all_entities(db)
     ]
 
 
@@ -197,5 +197,5 @@ async def everything(db: Db, sets: ScopeSets) -> AsyncIterator[Entry | Name]:
             yield entry
     async for row in store_index.all_rows(db, sets):
         yield entry_of(row)
-        for name in _names([row]):
-            yield name
+    for name in await _names(db):
+        yield name

@@ -48,6 +48,12 @@ async def all_turns(db: Db, sets: ScopeSets) -> AsyncIterator[tuple[Turn, Sequen
             previous = turn
 
 
+async def all_entities(db: Db) -> list[tuple[str, str]]:
+    """Reference and scope set of every entity that is known somewhere, with or without facts."""
+    found = await db.run("SELECT ref, scope_set FROM entity WHERE forgotten_at = NONE TIMEOUT 60s;", timeout_s=_SCAN_S)
+    return [(row["ref"], row["scope_set"]) for row in found[0]]
+
+
 async def all_rows(db: Db, sets: ScopeSets) -> AsyncIterator[Row]:
     """Every fact, relation and action that is not retired."""
     ids: list[RecordID] = []
