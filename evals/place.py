@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +94,7 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, question: str | None = None) -> Iterator[Served]:
+def served(folder: Path, question: str | None = None) -> Generator[Served]:
     """The memory in `folder` behind `keeps serve`. With a `question` the server counts as started once that is
     answered, else once it says that it is well."""
     folder.mkdir(parents=True, exist_ok=True)

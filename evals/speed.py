@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -10,7 +11,7 @@ from typing import Any, Final
 
 import httpx
 from evals.making import Writer
-from evals.place import Library, counting_flushes, library, served, spread_ms
+from evals.place import Library, counting_flushes, cpu_s, library, served, spread_ms
 
 from keeps.core.triples import parse_triples
 from keeps.services.remember import Infer, Message, Remember, remember
@@ -118,10 +119,10 @@ async def batches(folder: Path, size: int, count: int) -> dict[str, Any]:
     async with library(folder / "library") as at:
         listed = [[Message(text=text) for text in writer.messages(size)] for _ in range(count + 1)]
         await remember(at.rt, at.context, at.caller, Remember(messages=listed.pop()))
-        before, started = at.commits, time.perf_counter()
+        before, used, started = at.commits, cpu_s(os.getpid()), time.perf_counter()
         for messages in listed:
             await remember(at.rt, at.context, at.caller, Remember(messages=messages))
-        inside = time.perf_counter() - started
+        inside, used_inside = time.perf_counter() - started, cpu_s(os.getpid()) - used
         assert at.commits == before + count, "a batch took other than one commit"
     with served(folder / "served") as server, server.client() as http:
         bodies = [
@@ -129,13 +130,15 @@ async def batches(folder: Path, size: int, count: int) -> dict[str, Any]:
             for _ in range(count + 1)
         ]
         _posted(http, "/facts/batch", bodies.pop())
-        started = time.perf_counter()
+        used, started = cpu_s(server.pid), time.perf_counter()
         for body in bodies:
             _posted(http, "/facts/batch", body)
-        outside = time.perf_counter() - started
+        outside, used_outside = time.perf_counter() - started, cpu_s(server.pid) - used
     return {
         "messages": written,
         "batch": size,
         "library_messages_per_s": round(written / inside),
+        "library_cpu_ms": round(used_inside / written * 1000, 3),
         "http_messages_per_s": round(written / outside),
+        "http_cpu_ms": round(used_outside / written * 1000, 3),
     }

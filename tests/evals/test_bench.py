@@ -38,6 +38,7 @@ def test_writes_batches_and_growth(tmp_path: Path, capsys: pytest.CaptureFixture
         assert 0 < figure["p50_ms"] <= figure["p95_ms"]
     assert result["writes"]["none"]["commits_each"] == result["writes"]["triples"]["commits_each"] == 1
     assert result["batches"]["messages"] == 10
+    assert min(result["batches"][f"{place}_messages_per_s"] for place in ("library", "http")) > 0
     (at,) = result["growth"]
     assert (at["rows"], at["facts"]) == (60, 3)
     assert at["recalls"] == 110
