@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from keeps.core.access import Region
+from keeps.core.entities import parse_ref
 from keeps.core.errors import Invalid
 from keeps.core.facts import Fact
-from keeps.core.scopes import parse_lens, parse_scopes
+from keeps.core.scopes import parse_lens, parse_pattern, parse_scopes
 from keeps.core.sessions import Role, Turn
 from keeps.core.triples import parse_triples
 from keeps.core.validity import When
+from keeps.services import index
 from keeps.services.context import block
 from keeps.services.recall import Include, Mode, Recall, recall
 from keeps.services.remember import Infer, Message, Remember, Remembered, remember
 from keeps.services.runtime import Context, Runtime
+from keeps.store import facts as store_facts
 from tests.services.conftest import caller
+
+ALL_OF_MARA = Region((parse_pattern("user/mara"),))
 
 
 async def say(rt: Runtime, context: Context, *texts: str, scope: str = "user/mara", **more: object) -> Remembered:
@@ -50,6 +57,24 @@ async def test_scores_fall_and_lie_between_nought_and_one(rt: Runtime, context: 
     scores = [hit.score for hit in found.hits]
     assert scores == sorted(scores, reverse=True)
     assert all(0 < score <= 1 for score in scores)
+
+
+async def test_equal_hits_stand_in_one_order_before_and_after_the_index_is_built_anew(
+    rt: Runtime, context: Context
+) -> None:
+    for _ in range(45):  # more than are read out at once, each in a session of its own
+        await say(rt, context, "the rye starter is five years old")
+    questions = [Recall(query="the rye starter", include_duplicates=True, k=k) for k in range(1, 21)]
+
+    async def answers() -> list[list[str]]:
+        found = [await recall(rt, context, caller(), question) for question in questions]
+        return [[hit.unit for hit in one.hits] for one in found]
+
+    before = await answers()
+    newest = [hit.at for hit in (await recall(rt, context, caller(), questions[-1])).hits]
+    assert newest == sorted(newest, reverse=True)
+    await index.rebuild(context.indexed)
+    assert await answers() == before
 
 
 async def test_a_reader_sees_its_own_region_only(rt: Runtime, context: Context) -> None:
@@ -166,3 +191,29 @@ async def test_a_slot_is_found_among_many_of_one_entity(rt: Runtime, context: Co
     found = await recall(rt, context, caller(), Recall(query="What is Mara's favourite tea?", mode=Mode.GRAPH))
     assert [hit.row.value for hit in found.hits if isinstance(hit.row, Fact)] == ["genmaicha"]
     assert found.direct
+
+
+async def test_keys_of_another_scope_push_no_slot_out(rt: Runtime, context: Context) -> None:
+    await state(rt, context, "role", "harbour pilot")
+    asked = ["role", "code", "unit", "rank", "desk"]
+    foreign = ["_".join(part) for size in range(1, 6) for part in itertools.combinations(asked, size)]
+    entries = [{"entity": {"type": "person", "name": "Mara"}, "key": key, "value": "other"} for key in foreign]
+    triples = parse_triples(entries, anchor=rt.clock())
+    request = Remember(infer=Infer.TRIPLES, triples=triples, scope=parse_scopes("user/tove"))
+    await remember(rt, context, caller(), request)
+    question = Recall(query="Mara's role, code, unit, rank and desk", mode=Mode.GRAPH)
+    found = await recall(rt, context, caller("user/mara"), Recall(query="Mara's role", mode=Mode.GRAPH))
+    crowded = await recall(rt, context, caller("user/mara"), question)
+    assert [hit.row.value for hit in found.hits if isinstance(hit.row, Fact)] == ["harbour pilot"]
+    assert crowded.seeds == ["mara"]
+    slots = await store_facts.keys_of(context.db, [parse_ref("person/mara")], context.sets.readable(ALL_OF_MARA))
+    assert slots == {(parse_ref("person/mara"), "role")}
+
+
+async def test_a_question_about_the_past_looks_past_many_later_values(rt: Runtime, context: Context) -> None:
+    start = datetime(2020, 1, 1, tzinfo=UTC)
+    for day in range(300):
+        await state(rt, context, "berth", f"berth {day}", observed_at=start + timedelta(days=day))
+    when = When(as_of=start + timedelta(hours=1))
+    found = await recall(rt, context, caller(), Recall(query="which berth does Mara have?", when=when, mode=Mode.BM25))
+    assert [hit.row.value for hit in found.hits if isinstance(hit.row, Fact)] == ["berth 0"]

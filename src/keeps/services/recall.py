@@ -32,6 +32,9 @@ DEFAULT_K: Final = 10
 POOL: Final = 256
 """How many candidates a leg may name."""
 
+DEEP_POOL: Final = 16 * POOL
+"""The same for a question that narrows what was found by time or subject: the record decides that, not the leg."""
+
 LEG_TIMEOUT_S: Final = 3.0
 """How long a leg may take before the others answer without it, seconds."""
 
@@ -211,7 +214,7 @@ class _Search:
             kinds=kinds,
             labels=self._request.labels,
             live_only=self._request.when.is_now,
-            limit=POOL,
+            limit=POOL if self._request.when.is_now and self._request.subject is None else DEEP_POOL,
         )
 
     async def _exact_leg(self) -> list[_Candidate]:
@@ -227,7 +230,7 @@ class _Search:
         entities = [stored_ref(entity) for entity in dict.fromkeys(name.entity for name in names)]
         slots = [
             (entity, key)
-            for entity, key in await store_facts.keys_of(db, entities)
+            for entity, key in await store_facts.keys_of(db, entities, self._sets)
             if (said := _key_words(key, stem)) and said <= asked
         ]
         slots.sort(key=lambda slot: (entities.index(slot[0]), slot[1]))

@@ -123,19 +123,17 @@ async def versions(db: Db, sets: ScopeSets, entity: EntityRef, key: str, readabl
     return newest_first(_facts(found[0], sets, readable))
 
 
-async def keys_of(db: Db, entities: Sequence[EntityRef]) -> list[tuple[EntityRef, str]]:
-    """Entity and key of everything ever said of `entities`, each pair once, in no order: to choose what to read.
-
-    Who may see what is decided by the read.
-    """
+async def keys_of(db: Db, entities: Sequence[EntityRef], readable: Collection[str]) -> set[tuple[EntityRef, str]]:
+    """Entity and key of everything ever said of `entities` in the readable scope sets: to choose what to read."""
     if not entities:
-        return []
+        return set()
     (found,) = await db.run(
-        "SELECT entity, key FROM attribute WHERE entity IN $entities GROUP BY entity, key TIMEOUT 5s;",
+        "SELECT entity, key, scope_set FROM attribute WHERE entity IN $entities"
+        " GROUP BY entity, key, scope_set TIMEOUT 5s;",
         timeout_s=_READ_S,
         entities=[str(entity) for entity in entities],
     )
-    return [(stored_ref(row["entity"]), row["key"]) for row in found]
+    return {(stored_ref(row["entity"]), row["key"]) for row in found if row["scope_set"] in readable}
 
 
 async def of_entity(db: Db, sets: ScopeSets, entity: EntityRef, readable: Collection[str]) -> list[Fact]:
