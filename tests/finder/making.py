@@ -15,6 +15,7 @@ def turn(
     labels: frozenset[str] = frozenset(),
     live: bool = True,
     kind: Kind = "passage",
+    at: int = 0,
 ) -> Entry:
     ref = f"turn:{number}"
     return Entry(
@@ -27,6 +28,7 @@ def turn(
         window_of=window_of,
         labels=labels,
         live=live,
+        at=at,
     )
 
 

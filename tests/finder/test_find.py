@@ -3,7 +3,7 @@ import pytest
 from keeps.core import ranking
 from keeps.finder.base import Entry
 from keeps.finder.local import LocalFinder
-from tests.finder.making import turn
+from tests.finder.making import stream, turn
 
 
 async def refs(finder: LocalFinder, query: str, *scope_sets: str, **how: object) -> list[str]:
@@ -125,8 +125,16 @@ async def test_one_row_a_ref_by_its_best_unit(finder: LocalFinder) -> None:
 
 
 async def test_equal_ranks_give_the_newest_first(finder: LocalFinder) -> None:
-    await finder.apply(1, put=[turn(n, "apple") for n in range(10)])
-    assert await refs(finder, "apple", limit=3) == ["turn:9", "turn:8", "turn:7"]
+    await finder.apply(1, put=[turn(n, "apple", at=n * 7 % 10) for n in range(10)])
+    assert await refs(finder, "apple", limit=3) == ["turn:7", "turn:4", "turn:1"]
+
+
+async def test_an_index_built_in_another_order_answers_in_the_same_order(finder: LocalFinder) -> None:
+    entries = [turn(n, "apple", at=n // 5) for n in range(20)]
+    await finder.apply(1, put=entries)
+    before = await refs(finder, "apple")
+    await finder.rebuild("context-1", stream(*entries[::-1]), 1)
+    assert await refs(finder, "apple") == before
 
 
 async def test_put_replaces_and_drop_comes_before_put(finder: LocalFinder) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from keeps.core import ranking, words
 from keeps.finder.base import Entry, Found, Name
 from keeps.finder.local import stemmer
+from keeps.finder.text import tie_of
 from keeps.finder.textfile import TextFile
 
 WORDS = ["apple", "pear", "plum", "fig", "the", "userName", "東京", "Mara", "painting", "café"]
@@ -111,8 +112,8 @@ def expected(kept: Sequence[Entry], question: str, readable: set[str], how: dict
         return []
     lengths = [ranking.occurrences(own.length, before.length) for _, own, before in bags]
     weights = {t: ranking.rarity(sum(t in own.counts for _, own, _ in bags), len(bags)) for t in terms}
-    best: dict[str, tuple[float, float, int, Found]] = {}
-    for at, ((entry, own, before), length) in enumerate(zip(bags, lengths, strict=True)):
+    best: dict[str, tuple[float, float, int, int, Found]] = {}
+    for (entry, own, before), length in zip(bags, lengths, strict=True):
         if entry.kind not in how["kinds"] or not how["labels"] <= entry.labels:
             continue
         rank = 0.0
@@ -125,9 +126,9 @@ def expected(kept: Sequence[Entry], question: str, readable: set[str], how: dict
         if rank == 0.0:
             continue
         found = Found(entry.ref, entry.unit, round(rank, 9), round(ranking.share(presence), 9))
-        key = (found.rank, found.share, at, found)
-        best[entry.ref] = max(best.get(entry.ref, key), key, key=lambda item: item[:3])
-    ordered = sorted(best.values(), key=lambda item: item[:3], reverse=True)
+        key = (found.rank, found.share, entry.at, -tie_of(entry.unit), found)
+        best[entry.ref] = max(best.get(entry.ref, key), key, key=lambda item: item[:4])
+    ordered = sorted(best.values(), key=lambda item: item[:4], reverse=True)
     return [found for *_, found in ordered[: how["limit"]]]
 
 

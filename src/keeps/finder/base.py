@@ -31,6 +31,7 @@ class Entry:
     window_of: str | None = None  # the "turn:<id>" that `before` came from
     labels: frozenset[str] = frozenset()
     live: bool = True  # False: superseded or closed, found by questions about the past only
+    at: int = 0  # when it became known, microseconds since 1970: of equal answers the newest comes first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +92,7 @@ class Finder(Protocol):
     ) -> list[Found]:
         """The best `limit` rows in `scope_sets` that hold words of `query` and all `labels`, best first.
 
+        Of equal ones the newest comes first, then their keys decide: an index built anew answers in the same order.
         Nothing outside `scope_sets` changes what is found, its order or its scores.
         """
         ...

@@ -6,6 +6,7 @@ only: nothing else can change its result.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from keeps.core import ranking
 
 Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
@@ -33,6 +35,11 @@ _FEW_SETS: Final = 64
 _SHARE_OF_SETS: Final = 8
 
 
+def tie_of(unit: str) -> int:
+    """A number by which equal answers are put in order: it depends on the key of the entry alone."""
+    return int.from_bytes(hashlib.blake2b(unit.encode(), digest_size=8).digest(), signed=True)
+
+
 class Row(NamedTuple):
     """What the ranking needs to know of one entry."""
 
@@ -44,6 +51,8 @@ class Row(NamedTuple):
     words: int
     before: int
     labels: frozenset[str]
+    at: int
+    tie: int
 
 
 class Hit(NamedTuple):
@@ -107,6 +116,8 @@ class Columns:
         self.kind: Bytes = np.zeros(0, np.uint8)
         self.group: Ints = np.zeros(0, np.int32)
         self.label_set: Ints = np.zeros(0, np.int32)
+        self.at: Longs = np.zeros(0, np.int64)
+        self.tie: Longs = np.zeros(0, np.int64)
         self.hurdle: Floats = np.zeros(0, np.float64)  # what occurrences are set against: rises with length
         self.label_sets: list[frozenset[str]] = [frozenset()]
         self.scope_sets = 0
@@ -122,6 +133,8 @@ class Columns:
         self.kind[at] = row.kind
         self.group[at] = row.group
         self.label_set[at] = self._label_number(row.labels)
+        self.at[at] = row.at
+        self.tie[at] = row.tie
         self.hurdle[at] = ranking.hurdle(ranking.occurrences(row.words, row.before))
         self._scope_set[at] = row.scope_set
         self.scope_sets = max(self.scope_sets, row.scope_set)
@@ -155,6 +168,8 @@ class Columns:
             self.kind = _grown(self.kind, room)
             self.group = _grown(self.group, room)
             self.label_set = _grown(self.label_set, room)
+            self.at = _grown(self.at, room)
+            self.tie = _grown(self.tie, room)
             self.hurdle = _grown(self.hurdle, room)
             self._scope_set = _grown(self._scope_set, room)
         self.size = max(self.size, size)
@@ -254,7 +269,7 @@ class TextIndex:
         return keep
 
     def _best(self, rows: Ints, rank: Floats, share: Floats, limit: int) -> list[Hit]:
-        """The first `limit` groups by rank, then share, then the newest row."""
+        """The first `limit` groups by rank, then share, then the newest, then by what only the entry's key decides."""
         room = limit * 2
         while True:
             if len(rows) > room:
@@ -262,13 +277,14 @@ class TextIndex:
                 some = np.flatnonzero(rank >= floor)
             else:
                 some = np.arange(len(rows))
-            order = some[np.lexsort((-rows[some], -share[some], -rank[some]))]
+            tie, at = self.columns.tie[rows[some]], self.columns.at[rows[some]]
+            order = some[np.lexsort((tie, -at, -share[some], -rank[some]))]
             hits: list[Hit] = []
             seen: set[int] = set()
-            for at, group in zip(order.tolist(), self.columns.group[rows[order]].tolist(), strict=True):
+            for place, group in zip(order.tolist(), self.columns.group[rows[order]].tolist(), strict=True):
                 if group not in seen:
                     seen.add(group)
-                    hits.append(Hit(int(rows[at]), float(rank[at]), float(share[at])))
+                    hits.append(Hit(int(rows[place]), float(rank[place]), float(share[place])))
                     if len(hits) == limit:
                         return hits
             if len(some) == len(rows):

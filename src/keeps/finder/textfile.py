@@ -15,9 +15,9 @@ from typing import Final, TypeVar
 from keeps.core import words
 from keeps.finder import names, tokens
 from keeps.finder.base import Entry, Found, Kind, Name
-from keeps.finder.text import Hit, Row, TextIndex, Wanted
+from keeps.finder.text import Hit, Row, TextIndex, Wanted, tie_of
 
-FORMAT: Final = f"1/{unicodedata.unidata_version}/{version('snowballstemmer')}"
+FORMAT: Final = f"2/{unicodedata.unidata_version}/{version('snowballstemmer')}"
 """Of the file, and of what decides how words are cut. Another one means: build anew."""
 
 _KINDS: Final[dict[Kind, int]] = {"passage": 0, "fact": 1}
@@ -29,7 +29,8 @@ _SCHEMA: Final = """
     CREATE TABLE entry(
         row INTEGER PRIMARY KEY, unit TEXT NOT NULL UNIQUE, ref TEXT NOT NULL, first INTEGER NOT NULL,
         scope_set INTEGER NOT NULL, kind INTEGER NOT NULL, live INTEGER NOT NULL, labels TEXT, window_of TEXT,
-        words INTEGER NOT NULL, before INTEGER NOT NULL, terms TEXT NOT NULL
+        words INTEGER NOT NULL, before INTEGER NOT NULL, at INTEGER NOT NULL, tie INTEGER NOT NULL,
+        terms TEXT NOT NULL
     );
     CREATE INDEX entry_ref ON entry(ref);
     CREATE INDEX entry_window ON entry(window_of) WHERE window_of IS NOT NULL;
@@ -38,8 +39,8 @@ _SCHEMA: Final = """
         PRIMARY KEY(key, scope_set, entity, name)
     ) WITHOUT ROWID;
 """
-_PUT: Final = "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_LOAD: Final = "SELECT row, scope_set, first, kind, live, words, before, labels FROM entry"
+_PUT: Final = "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_LOAD: Final = "SELECT row, scope_set, first, kind, live, words, before, labels, at, tie FROM entry"
 
 T = TypeVar("T")
 Counts = dict[str, tuple[int, int]]
@@ -57,8 +58,9 @@ class TextFile:
         self._sets: dict[str, int] = {
             name: number for number, name in connection.execute("SELECT number, name FROM scope_set")
         }
-        for row, scope_set, first, kind, live, own, before, labels in connection.execute(_LOAD):
-            self.index.columns.add(Row(row, scope_set, first, kind, bool(live), own, before, _labels_of(labels)))
+        for row, scope_set, first, kind, live, own, before, labels, at, tie in connection.execute(_LOAD):
+            labelled = _labels_of(labels)
+            self.index.columns.add(Row(row, scope_set, first, kind, bool(live), own, before, labelled, at, tie))
         self._next_row = max(1, self.index.columns.size)
 
     @classmethod
@@ -226,16 +228,17 @@ class TextFile:
                 found = self._db.execute("SELECT first FROM entry WHERE ref = ? LIMIT 1", (entry.ref,)).fetchone()
                 first = first_of[entry.ref] = found[0] if found else number
             kind = _KINDS[entry.kind]
+            tie = tie_of(entry.unit)
             terms = tokens.packed(counts)
             labels = json.dumps(sorted(entry.labels)) if entry.labels else None
             stored.append(
                 (
                     *(number, entry.unit, entry.ref, first, scope_set, kind, int(entry.live), labels),
-                    *(entry.window_of, own, before, terms),
+                    *(entry.window_of, own, before, entry.at, tie, terms),
                 )
             )
             bodies.append((number, tokens.body(terms, scope_set)))
-            rows.append(Row(number, scope_set, first, kind, entry.live, own, before, entry.labels))
+            rows.append(Row(number, scope_set, first, kind, entry.live, own, before, entry.labels, entry.at, tie))
         self._db.executemany(_PUT, stored)
         self._db.executemany("INSERT INTO word(rowid, terms) VALUES (?, ?)", bodies)
         return rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from keeps.core.facts import Row, Status
@@ -57,6 +58,7 @@ def entry_of(row: Row) -> Entry:
         text=f"{row.summary} {row.source_clause}" if row.source_clause else row.summary,
         labels=frozenset(row.labels),
         live=row.control.status is Status.CONFIRMED,
+        at=_microseconds(row.clocks.known_at),
     )
 
 
@@ -73,9 +75,17 @@ def entries_of(turn: Turn, chunks: Sequence[Chunk], previous: Turn | None) -> li
             before=_spoken(before, before.content[-WINDOW_CHARS:]) if before and chunk.position == 0 else "",
             window_of=f"turn:{before.id}" if before and chunk.position == 0 else None,
             labels=frozenset(turn.labels),
+            at=_microseconds(turn.known_at),
         )
         for chunk in chunks
     ]
+
+
+def _microseconds(at: datetime) -> int:
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _spoken(turn: Turn, text: str) -> str:
