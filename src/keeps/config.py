@@ -35,11 +35,9 @@ class Config(BaseSettings):
         description="Who may act for another principal: any key, or those that hold grant:manage over its grants.",
     )
     auto_register_scopes: bool = Field(default=True, description="A write registers the scopes it names.")
-    lens_includes_ancestors: bool = Field(default=False, description="A lens on a child also keeps its parents' rows.")
     lenient_categories: bool = Field(
         default=True, description="An unknown memory category counts as `context` instead of being refused."
     )
-    read_timeout_s: float = Field(default=5.0, gt=0, description="Longest wait for one read of the record, seconds.")
     max_body_bytes: int = Field(default=1024 * 1024, gt=0, description="Largest JSON body, bytes.")
     max_in_flight: int = Field(default=256, gt=0, description="Requests served at once; more get a 503.")
     cors_origins: tuple[str, ...] = Field(default=(), description="Exact browser origins that may call the API.")
