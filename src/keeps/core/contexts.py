@@ -14,8 +14,12 @@ AUTOMATIC: Final = "automatic"
 PLANNED_POLICIES: Final = ("deliberate", "operational")
 
 ROUTE_WORDS: Final = frozenset({"health", "contexts", "verbs", "migrations"})
-FOLDER_NAMES: Final = frozenset({"record", "ledger", "watermark", "pepper", "lock", "keys.json", "owner.json"})
+FOLDER_NAMES: Final = frozenset(
+    {"record", "ledger", "watermark", "pepper", "lock", "keys.json", "owner.json", "restore.json"}
+)
 """Names in a data folder; a context has a folder of its own beside them."""
+LAID_ASIDE: Final = ("record.", "ledger.")
+"""How names in a data folder begin under which older pieces are kept."""
 RESERVED_NAMESPACES: Final = frozenset({"spectron", "control", "system"})
 
 MAX_CONFIG_BYTES: Final = 64 * 1024
@@ -39,7 +43,8 @@ def check_context_id(context_id: str) -> None:
         raise Unprocessable(
             "the id of a context is 1 to 128 of the letters A-Z a-z, digits and . _ -, beginning with a letter or digit"
         )
-    if context_id.lower() in ROUTE_WORDS | FOLDER_NAMES:
+    name = context_id.lower()
+    if name in ROUTE_WORDS | FOLDER_NAMES or name.startswith(LAID_ASIDE):
         raise Unprocessable(f"{context_id} is a reserved name: choose another for the context")
 
 
