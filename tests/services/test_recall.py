@@ -17,7 +17,7 @@ from keeps.core.sessions import Role, Turn
 from keeps.core.triples import parse_triples
 from keeps.core.validity import When
 from keeps.services import index
-from keeps.services.context import block
+from keeps.services.context import block, count_waiting
 from keeps.services.recall import Include, Mode, Recall, recall
 from keeps.services.remember import Infer, Message, Remember, Remembered, remember
 from keeps.services.runtime import Context, Runtime
@@ -57,6 +57,25 @@ async def test_scores_fall_and_lie_between_nought_and_one(rt: Runtime, context: 
     scores = [hit.score for hit in found.hits]
     assert scores == sorted(scores, reverse=True)
     assert all(0 < score <= 1 for score in scores)
+
+
+async def test_the_block_counts_what_waits_where_its_reader_may_read(rt: Runtime, context: Context) -> None:
+    await state(rt, context, "role", "pilot")
+    await context.db.run("UPDATE attribute SET user_confirmed = true;")
+    for value in ("baker", "cook"):
+        done = await state(rt, context, "role", value)
+        assert done.extraction is not None
+        assert done.extraction.proposals
+
+    async def pending(*patterns: str) -> int:
+        return (await block(rt, context, caller(*patterns), Recall(query="role"))).pending
+
+    assert await pending() == await pending("user/mara") == await count_waiting(rt) == 2
+    assert await pending("user/tove") == 0
+    lensed = await block(rt, context, caller(), Recall(query="role", lens=parse_lens("user/tove")))
+    assert lensed.pending == 2  # a lens narrows the question, not what there is to decide
+    await context.db.run("UPDATE proposal SET status = 'rejected' WHERE row.value = 'cook';")
+    assert await pending("user/mara") == 1
 
 
 async def test_equal_hits_stand_in_one_order_before_and_after_the_index_is_built_anew(

@@ -16,6 +16,7 @@ from keeps.cli.reach import note, settings, show_json
 from keeps.config import DEFAULT_HOST, DEFAULT_PORT, Config
 from keeps.memory import DEFAULT_CONTEXT, DEFAULT_FOLDER, Owned, owning
 from keeps.services import contexts
+from keeps.services.context import count_waiting
 from keeps.services.contexts import Bootstrapped
 from keeps.services.runtime import open_runtime
 from keeps.store.owner import FolderLock
@@ -96,16 +97,17 @@ async def _serve(config: Config, host: str, port: int) -> None:
     for number in _SIGNALS:
         loop.add_signal_handler(number, end)
     async with owning(config, host=host, port=port) as owned:
-        _tell(config, owned, host)
+        _tell(config, owned, host, await count_waiting(owned.rt))
         await stop.wait()
         note("Stopping …")
 
 
-def _tell(config: Config, owned: Owned, host: str) -> None:
+def _tell(config: Config, owned: Owned, host: str, waiting: int) -> None:
     if owned.minted is not None:
         _tell_keys(owned.minted)
     typer.echo(f"keeps {version('keeps')} answers at {owned.endpoint}, from {config.data}")
     typer.echo(f"policy         {config.policy}: what agents write is kept without asking, labelled as unconfirmed")
+    typer.echo(f"pending        {waiting} {'proposal waits' if waiting == 1 else 'proposals wait'} for a decision")
     typer.echo(f"docs           {owned.endpoint}/docs")
     if not _is_loopback(host):
         note(

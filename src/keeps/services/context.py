@@ -6,20 +6,24 @@ import secrets
 from dataclasses import dataclass
 
 from keeps.core import fence
-from keeps.core.access import Caller
+from keeps.core.access import Caller, Verb
 from keeps.core.fence import Note
 from keeps.core.sessions import Turn
 from keeps.services.recall import Hit, Recall, Recalled, recall
 from keeps.services.runtime import Context, Runtime
+from keeps.store import proposals as store_proposals
 from keeps.store.rows import ref_of
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The rendered block, empty when nothing answers, and the recall it came from."""
+    """The rendered block, empty when nothing answers, and the recall it came from.
+
+    `pending`: how many proposals wait for a decision in what the caller may read."""
 
     text: str
     recalled: Recalled
+    pending: int
 
 
 async def block(rt: Runtime, context: Context, caller: Caller, request: Recall) -> Block:
@@ -28,7 +32,16 @@ async def block(rt: Runtime, context: Context, caller: Caller, request: Recall) 
     Raises: as `recall`.
     """
     found = await recall(rt, context, caller, request)
-    return Block(fence.fence(notes(found), nonce=secrets.token_hex(8)), found)
+    readable = context.sets.readable(caller.region(Verb.MEMORY_READ))
+    waiting = await store_proposals.count_waiting(context.db, readable) if readable else 0
+    return Block(fence.fence(notes(found), nonce=secrets.token_hex(8)), found, waiting)
+
+
+async def count_waiting(rt: Runtime) -> int:
+    """How many proposals wait for a decision in the contexts that are open."""
+    return sum(
+        [await store_proposals.count_waiting(context.db, context.sets.everything()) for context in rt.contexts.values()]
+    )
 
 
 def notes(found: Recalled) -> list[Note]:

@@ -232,9 +232,13 @@ class QueryOut(WireOut):
 
 
 class ContextOut(WireOut):
-    """One block of text, empty when nothing was found; as text it is the block itself."""
+    """One block of text, empty when nothing was found; as text it is the block itself.
+
+    `pending` counts the proposals that wait for a decision in what the caller may read.
+    """
 
     context: str
+    pending: int = 0
     tier: str
     query_ms: int
     degraded: tuple[str, ...] | None = None
@@ -246,6 +250,7 @@ class ContextOut(WireOut):
     def of(cls, block: Block) -> Self:
         return cls(
             context=block.text,
+            pending=block.pending,
             tier=TIER,
             query_ms=block.recalled.took_ms,
             degraded=tuple(block.recalled.degraded) or None,
