@@ -89,6 +89,35 @@ async def test_o38_c5_a_key_whose_rows_were_erased_is_gone(http: httpx.AsyncClie
     assert await found(http, text.split()[-1]) == []
 
 
+@pytest.mark.parametrize("verb", ["entity", "session", "scope"])
+async def test_o38_c5_a_key_is_gone_with_what_its_row_belonged_to(http: httpx.AsyncClient, verb: str) -> None:
+    name, key = fresh("Mara "), {"Idempotency-Key": secrets.token_hex()}
+    scope = "place/" + fresh("")
+    triple = {"entity": {"type": "person", "name": name}, "key": "role", "value": fresh("pilot ")}
+    body = {"infer": "triples", "triples": [triple], "scopes": [[scope]]}
+    first = await http.post("/facts", json=body, headers=key)
+    assert first.status_code == 200
+    done = {
+        "entity": lambda: http.delete(f"/entities/person/{name}"),
+        "session": lambda: http.delete(f"/sessions/{first.json()['sessionId']}"),
+        "scope": lambda: http.post("/scopes/forget", json={"path": scope}),
+    }[verb]
+    assert (await done()).is_success
+    again = await http.post("/facts", json=body, headers=key)
+    assert again.status_code == 410
+    assert triple["value"] not in again.text
+
+
+async def test_o38_c5_a_key_whose_row_went_to_its_other_owner_is_gone(http: httpx.AsyncClient) -> None:
+    text, key = fresh(), {"Idempotency-Key": secrets.token_hex()}
+    mine, theirs = "place/" + fresh(""), "place/" + fresh("")
+    body = note(text, scopes=[[mine], [theirs]])
+    assert (await http.post("/facts", json=body, headers=key)).status_code == 200
+    assert (await http.post("/scopes/forget", json={"path": mine})).is_success
+    assert (await http.post("/facts", json=body, headers=key)).status_code == 410
+    assert len(await found(http, text.split()[-1])) == 1
+
+
 async def test_a_failed_write_releases_its_key(http: httpx.AsyncClient) -> None:
     key = {"Idempotency-Key": secrets.token_hex()}
     refused = await http.post("/facts", json=note("x", labels=["_x=1"]), headers=key)
