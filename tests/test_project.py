@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -322,6 +323,15 @@ def test_lock_is_exact_and_names_no_registry(lock: str) -> None:
     text = (ROOT / lock).read_text("utf-8")
     assert "==" in text
     assert unlocked(text) == []
+
+
+def test_the_package_asks_for_what_is_tested_of_libraries_before_their_first_release() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    bounds = dict(re.findall(r"^([\w-]+)>=([\d.]+)$", "\n".join(project["dependencies"]), re.MULTILINE))
+    locked = dict(re.findall(r"^([\w-]+)==([\d.]+)", (ROOT / "requirements.txt").read_text("utf-8"), re.MULTILINE))
+    young = {name: bound for name, bound in bounds.items() if locked[name].startswith("0.")}
+    assert "fastapi" in young
+    assert young == {name: ".".join(locked[name].split(".")[:2]) for name in young}
 
 
 def test_licence_and_notice_say_what_is_inside() -> None:
