@@ -137,7 +137,7 @@ def _camel(name: str) -> str:
 
 
 def _routes(below: str, prefix: str) -> set[tuple[str, str]]:
-    found = [(row[0], prefix + row[1].strip("`")) for row in rows("http-api.md", below=below)]
+    found = [(row[0], prefix + row[1].strip("`")) for row in rows("http.md", below=below)]
     assert len(found) == len(set(found))
     return set(found)
 
@@ -154,7 +154,7 @@ def test_every_route_is_on_the_page_and_none_besides(api: Api) -> None:
 
 
 def test_what_answers_501_is_on_the_page_and_nothing_besides() -> None:
-    shown = {(row[0], row[1].strip("`")) for row in rows("http-api.md", below="Not served: 501") if len(row) == 2}
+    shown = {(row[0], row[1].strip("`")) for row in rows("http.md", below="Not served: 501") if len(row) == 2}
     shown = {(method, path) for method, path in shown if method in {"GET", "POST", "PUT", "DELETE"}}
     mounted = [
         (method, re.sub(r":segment\b", "", route.path).removeprefix("/api/v1").removeprefix("/{context}"))
@@ -166,7 +166,7 @@ def test_what_answers_501_is_on_the_page_and_nothing_besides() -> None:
 
 
 def test_every_member_we_added_exists(api: Api) -> None:
-    cells = [row[1] for row in rows("http-api.md", below="What we added")]
+    cells = [row[1] for row in rows("http.md", below="What we added")]
     members = {name for cell in cells if "header" not in cell for name in re.findall(r"`(\w+)`", cell)}
     assert len(members) > 20
     assert sorted(members - api.members) == []
