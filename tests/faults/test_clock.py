@@ -16,6 +16,8 @@ from keeps.services.runtime import Runtime, open_runtime
 from tests.faults.audit import audit
 from tests.faults.server import fact, note
 
+pytestmark = pytest.mark.slow
+
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
