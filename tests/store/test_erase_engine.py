@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from keeps.store.db import Db, Duplicate, Engine, RecordID
+from keeps.store.migrate import migrate
 
 _SCHEMA = (
     "DEFINE TABLE said SCHEMALESS; DEFINE TABLE after TYPE RELATION IN said OUT said SCHEMALESS;"
@@ -41,3 +42,12 @@ async def test_the_ends_of_an_edge_cannot_be_changed(db: Db) -> None:
     await db.run(_SCHEMA)
     await db.run("UPDATE after:ab MERGE {in: said:c};")
     assert (await db.run("SELECT VALUE in FROM ONLY after:ab;"))[0] == RecordID("said", "a")
+
+
+@pytest.mark.parametrize("table", ["attribute", "relates_to", "action"])
+async def test_what_rests_on_a_turn_is_found_by_an_index(db: Db, table: str) -> None:
+    await migrate(db, "context")
+    query = "SELECT * FROM type::table($table) WHERE source_ref IN $ids AND source_clause != NONE EXPLAIN;"
+    (told,) = await db.run(query, table=table, ids=["turn:a", "turn:b"])
+    assert "IndexScan" in str(told)
+    assert "TableScan" not in str(told)
