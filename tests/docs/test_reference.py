@@ -172,6 +172,19 @@ def test_every_member_we_added_exists(api: Api) -> None:
     assert sorted(members - api.members) == []
 
 
+# --- coverage --------------------------------------------------------------------------------------------
+
+
+def test_every_row_that_is_there_names_tests_and_no_other_does() -> None:
+    capabilities = [row for row in rows("coverage.md") if re.fullmatch(r"[A-E]\d+", row[0])]
+    assert capabilities
+    for name, _, where, proofs in capabilities:
+        tests = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", proofs)
+        assert bool(tests) == where.startswith("record"), name
+        for file, test in tests:
+            assert re.search(rf"def {test}\(", (ROOT / file).read_text("utf-8")), f"{name}: {file}::{test}"
+
+
 # --- the map of the pages --------------------------------------------------------------------------------
 
 
