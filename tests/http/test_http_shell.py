@@ -12,7 +12,7 @@ import pytest
 from fastapi import Depends, Request
 from starlette.responses import JSONResponse, Response
 
-from keeps.core.errors import KeepsError, NotFound, Unauthenticated, Unavailable
+from keeps.core.errors import KeepsError, NotFound, StoreRefused, Unauthenticated, Unavailable
 from keeps.http.body import JsonBody
 from keeps.http.envelope import ListShape, list_shape
 from keeps.http.params import QueryOf
@@ -32,6 +32,7 @@ Paged = Annotated[PageQuery, Depends(QueryOf(PageQuery))]
 ERRORS: dict[str, Exception] = {
     "missing": NotFound("no such row"),
     "busy": Unavailable("restarting"),
+    "lost": StoreRefused("lost changes"),
     "who": Unauthenticated("no key"),
     "fault": RuntimeError("secret text of a caller"),
     "base": KeepsError("unlisted"),
@@ -135,7 +136,7 @@ async def test_unrouted_requests_get_the_one_body(method: str, path: str, status
 
 
 @pytest.mark.parametrize(
-    ("kind", "status"), [("missing", 404), ("busy", 503), ("who", 401), ("fault", 500), ("base", 500)]
+    ("kind", "status"), [("missing", 404), ("busy", 503), ("lost", 503), ("who", 401), ("fault", 500), ("base", 500)]
 )
 async def test_every_error_has_the_one_body(kind: str, status: int, caplog: pytest.LogCaptureFixture) -> None:
     async with client() as http:
@@ -143,8 +144,9 @@ async def test_every_error_has_the_one_body(kind: str, status: int, caplog: pyte
     assert response.status_code == response.json()["status"] == status
     assert response.json()["instance"] == f"/fail/{kind}"
     assert "secret" not in response.text + caplog.text
-    if status == 503:
-        assert response.headers["Retry-After"] == "1"
+    waits = "1" if kind == "busy" else None  # nothing is gained by asking again for what a person has to mend
+    assert response.headers.get("Retry-After") == waits
+    assert response.json()["retry_after"] == (waits and int(waits))
     if status == 500:
         assert response.headers["X-Trace-Id"] in response.json()["detail"]
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from keeps.core.errors import Invalid, KeepsError, NotFound
+from keeps.core.errors import Invalid, KeepsError, NotFound, StoreRefused
 from keeps.wire.problems import INTERNAL, METHOD_NOT_ALLOWED, PROBLEMS, Problem, body_of, problem_of
 
 TRACE_HEADER: Final = "X-Trace-Id"
@@ -49,8 +49,9 @@ def error_response(error: KeepsError, scope: Scope) -> Response:
     if problem is INTERNAL:
         return internal_error(error, scope)
     retry_after_s = error.retry_after_s
-    if retry_after_s is None and problem.status in _RETRY_AFTER_S:
-        retry_after_s = _RETRY_AFTER_S[problem.status]
+    # What was refused stays so until a person has seen to it: waiting does not help.
+    if retry_after_s is None and not isinstance(error, StoreRefused):
+        retry_after_s = _RETRY_AFTER_S.get(problem.status)
     return problem_response(problem, error.message, scope, retry_after_s=retry_after_s)
 
 
