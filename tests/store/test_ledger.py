@@ -192,6 +192,16 @@ def test_long_ids_and_details_are_refused(tmp_path: Path) -> None:
     ledger.close()
 
 
+def test_closing_again_does_no_harm(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path)
+    ledger.close()
+    other = os.open(tmp_path / FILE, os.O_RDONLY)  # takes the number that was let go
+    ledger.close()
+    os.close(other)
+    with pytest.raises(Unavailable):
+        ledger.append("default", "purge", ["turn:a"], 1)
+
+
 def test_the_documented_line_stays_readable(tmp_path: Path) -> None:
     """The format is a promise: this file was written by the first version."""
     (tmp_path / FILE).write_bytes(Path(__file__).with_name("ledger_v1.jsonl").read_bytes())

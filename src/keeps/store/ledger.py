@@ -24,6 +24,8 @@ FILE_NAME: Final = "tombstones.jsonl"
 MAX_DETAIL_BYTES: Final = 4096
 MAX_ID_CHARS: Final = 512
 
+_CLOSED: Final = -1
+
 GENESIS: Final = ""
 """What stands for the digest before the first line."""
 
@@ -167,8 +169,11 @@ class Ledger:
             return head[0]
 
     def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
+        """Close the file. Once is enough; again does nothing: the number may be another file's by then."""
+        with self._turn:
+            if self._file != _CLOSED:
+                os.close(self._file)
+                self._file = _CLOSED
 
     def _write(self, line: bytes) -> None:
         try:
