@@ -10,12 +10,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from keeps.core.errors import KeepsError
-from keeps.store.owner import read_owner
 from keeps.store.secrets import saved_keys
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +27,8 @@ STANDINS = Path(__file__).with_name("standins")
 """Programs to use where the machine has none of that name."""
 
 READY_S = 60.0
+_READY = "/docs\n"
+"""How the last line ends that a server prints at its start."""
 _SERVED = ".served"
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _PORT = "9090"
@@ -147,9 +146,8 @@ class Desk:
             self.server = subprocess.Popen(words, cwd=self.home, env=self.env, stdout=out, text=True)
         until = time.monotonic() + READY_S
         while time.monotonic() < until and self.server.poll() is None:
-            with suppress(KeepsError):
-                if read_owner(self.home / "memory") is not None:
-                    return printed.read_text()
+            if _READY in (told := printed.read_text("utf-8")):
+                return told
             time.sleep(0.02)
         raise AssertionError(f"{command!r} did not start")
 
