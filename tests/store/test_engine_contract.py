@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from keeps.core.errors import Invalid, StaleHead, Unavailable
-from keeps.store.db import Db, Duplicate, RecordID, ScriptRejected, Thrown
+from keeps.store.db import INDEXED_VALUES, Db, Duplicate, RecordID, ScriptRejected, Thrown
 from keeps.store.outcome import plain
 
 SCHEMA: LiteralString = """
@@ -436,3 +436,11 @@ async def test_commits_are_counted_only_when_they_happen(db: Db, request: pytest
     with pytest.raises(Thrown):
         await db.run("BEGIN; CREATE t:2; THROW 'no'; COMMIT;")
     assert engine.commits == before + 1
+
+
+@pytest.mark.parametrize(("values", "indexed"), [(INDEXED_VALUES, True), (INDEXED_VALUES + 1, False)])
+async def test_in_uses_an_index_for_a_few_values_only(record: Db, values: int, indexed: bool) -> None:
+    (plan,) = await record.run(
+        "SELECT * FROM fact WHERE hash IN $hashes EXPLAIN;", hashes=[f"hash {n}" for n in range(values)]
+    )
+    assert ("fact_hash" in str(plan)) is indexed

@@ -103,6 +103,21 @@ def is_short(turn: Turn) -> bool:
     return len(turn.content) <= CHUNK_CHARS
 
 
+def whole(turn: Turn) -> Chunk:
+    """The one passage of a short turn."""
+    return Chunk(id=chunk_id(turn.id, 0), position=0, start=0, end=len(turn.content))
+
+
+def chunk_id(turn: RowId, position: int) -> RowId:
+    """The id of a passage: the turn's and its place."""
+    return RowId(f"{turn}_{position}")
+
+
+def most_chunks(turn: Turn) -> int:
+    """How many passages a turn can have at most: each but the last is longer than half the limit."""
+    return len(turn.content) // (CHUNK_CHARS // 2) + 1
+
+
 def _cut_before(text: str, start: int, limit: int) -> int:
     middle = start + (limit - start) // 2
     for mark in ("\n\n", "\n", ". ", "? ", "! ", "。", " "):

@@ -273,7 +273,7 @@ async def _changes(context: Context, planned: Plan) -> Changes:
     windows = [turn for turn, _ in planned.windows]
     drop = [f"turn:{key}" for key in (*planned.turns, *(turn.id for turn in windows))]
     changes = Changes(drop=[*dict.fromkeys(drop), *planned.rows])
-    chunks = await store_sessions.chunks_of(context.db, [turn.id for turn in windows if turn.active])
+    chunks = await store_sessions.chunks_of(context.db, [turn for turn in windows if turn.active])
     for turn, previous in planned.windows:
         if turn.active:
             changes.put += index.entries_of(turn, chunks.get(turn.id, ()), previous)

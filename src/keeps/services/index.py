@@ -185,7 +185,7 @@ async def _names(db: Db) -> list[Name]:
 
 async def _windows(db: Db, sets: ScopeSets, turns: Sequence[str]) -> list[tuple[Turn, Sequence[Chunk], Turn | None]]:
     found = await store_sessions.turns_by_id(db, sets, turns, sets.everything())
-    chunks = await store_sessions.chunks_of(db, list(found))
+    chunks = await store_sessions.chunks_of(db, found.values())
     windows: list[tuple[Turn, Sequence[Chunk], Turn | None]] = []
     for turn in found.values():
         before = await store_sessions.turns_at(db, sets, turn.session, [turn.seq - 1]) if turn.seq else []

@@ -16,7 +16,7 @@ from keeps.core.entities import EntityRef
 from keeps.core.errors import Invalid
 from keeps.core.facts import Action, Fact, Relation, Row
 from keeps.core.scopes import Lens
-from keeps.core.sessions import Chunk, Role, Turn, is_short
+from keeps.core.sessions import Chunk, Role, Turn
 from keeps.core.text import clean, fold
 from keeps.core.validity import NOW, When, answers, offered
 from keeps.finder.base import Found, Kind, Name
@@ -277,13 +277,13 @@ class _Search:
         context = self._context
         found = await store_hits.by_refs(context.db, context.sets, [c.ref for c in page], self._sets)
         turns = [row for row in found.values() if isinstance(row, Turn)]
-        chunks = await store_sessions.chunks_of(context.db, [turn.id for turn in turns if not is_short(turn)])
+        chunks = await store_sessions.chunks_of(context.db, turns)
         hits: dict[str, Hit] = {}
         for candidate in page:
             row = found.get(candidate.ref)
             if isinstance(row, Turn):
                 if self._shows_turn(row):
-                    hits[candidate.ref] = _passage(candidate, row, chunks.get(row.id))
+                    hits[candidate.ref] = _passage(candidate, row, chunks.get(row.id, ()))
             elif row is not None and self._shows_row(row):
                 hits[candidate.ref] = Hit(row=row, unit=candidate.unit, text=row.summary, score=candidate.share)
         return hits
@@ -309,14 +309,16 @@ class _Search:
         return self._request.labels <= set(row.labels) and answers(row, self._request.when, self._now)
 
 
-def _passage(candidate: _Candidate, turn: Turn, chunks: Sequence[Chunk] | None) -> Hit:
-    """The passage of a turn that answers; `chunks` None: the turn is short, so its one passage is all of it."""
-    if chunks is None:
-        ids, text = (candidate.unit.partition(":")[2],), turn.content
-    else:
-        best = next((c for c in chunks if f"memory_chunk:{c.id}" == candidate.unit), None)
-        ids, text = tuple(c.id for c in chunks), turn.content[best.start : best.end] if best else turn.content
-    return Hit(row=turn, unit=candidate.unit, text=text, score=candidate.share, chunk_ids=ids)
+def _passage(candidate: _Candidate, turn: Turn, chunks: Sequence[Chunk]) -> Hit:
+    """The passage of a turn that answers."""
+    best = next((chunk for chunk in chunks if f"memory_chunk:{chunk.id}" == candidate.unit), None)
+    return Hit(
+        row=turn,
+        unit=candidate.unit,
+        text=turn.content[best.start : best.end] if best else turn.content,
+        score=candidate.share,
+        chunk_ids=tuple(chunk.id for chunk in chunks),
+    )
 
 
 def _joined(found: Sequence[Found], exact: Sequence[_Candidate]) -> list[_Candidate]:

@@ -14,7 +14,7 @@ from keeps.core.errors import Forbidden, Invalid, StaleHead
 from keeps.core.facts import PROVENANCE_TRUST, TRUST, Category, Control, Origin, RowId, Source
 from keeps.core.replies import ReplyKey
 from keeps.core.scopes import Scope
-from keeps.core.sessions import MAX_TURN_BYTES, RENDERED, Chunk, Role, Session, Turn, cut
+from keeps.core.sessions import MAX_TURN_BYTES, RENDERED, Chunk, Role, Session, Turn, chunk_id, cut
 from keeps.core.text import check_bytes, clean
 from keeps.core.triples import Triple
 from keeps.services.index import Changes, entries_of
@@ -224,7 +224,7 @@ class _Write:
         for seq, (message, hidden) in enumerate(messages, first):
             turn = self._turn(session, scope, seq, message, hidden=hidden, rendered=not passages)
             chunks = [
-                Chunk(id=RowId(f"{turn.id}_{position}"), position=position, start=start, end=end)
+                Chunk(id=chunk_id(turn.id, position), position=position, start=start, end=end)
                 for position, (start, end) in enumerate(cut(turn.content) if passages else [])
             ]
             self._batch.turns.append(store_rows.turn_to_row(turn, folds=self._folds(turn)))

@@ -13,14 +13,28 @@ Rules of scripts, each held by a test in `tests/store/test_engine_contract.py`:
 
 from __future__ import annotations
 
-from typing import Any, LiteralString, Protocol
+from typing import Any, Final, LiteralString, Protocol
 
 from keeps.store.address import NAMESPACE, parse_store_url
 from keeps.store.embedded import EmbeddedEngine
-from keeps.store.outcome import Duplicate, EngineError, RecordID, ScriptRejected, Thrown
+from keeps.store.outcome import Duplicate, EngineError, RecordID, ScriptRejected, StoreDamaged, Thrown
 from keeps.store.remote import RemoteEngine
 
-__all__ = ["Db", "Duplicate", "Engine", "EngineError", "RecordID", "ScriptRejected", "Thrown", "open_engine"]
+__all__ = [
+    "Db",
+    "Duplicate",
+    "Engine",
+    "EngineError",
+    "RecordID",
+    "ScriptRejected",
+    "StoreDamaged",
+    "Thrown",
+    "open_engine",
+]
+
+
+INDEXED_VALUES: Final = 32
+"""How many values `field IN $values` may hold for the engine to use an index; above, it reads the whole table."""
 
 
 class Db(Protocol):

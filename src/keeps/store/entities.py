@@ -10,7 +10,7 @@ from typing import LiteralString
 from keeps.core.entities import EntityRef, EntityType
 from keeps.core.facts import Category
 from keeps.core.scopes import Scope
-from keeps.store.db import Db
+from keeps.store.db import INDEXED_VALUES, Db
 from keeps.store.rows import Record, entity_id, stored_ref
 
 
@@ -45,14 +45,12 @@ def to_row(ref: EntityRef, display: str, scope: Scope, category: Category, impor
 
 async def presences(db: Db, refs: Sequence[EntityRef], readable: Collection[str]) -> dict[EntityRef, list[Presence]]:
     """Where each entity is known within the readable scope sets, earliest first; unknown ones are left out."""
-    if not refs:
-        return {}
-    found = await db.run(
-        "SELECT * FROM entity WHERE ref IN $refs AND forgotten_at = NONE TIMEOUT 5s;",
-        timeout_s=10.0,
-        refs=[str(ref) for ref in refs],
-    )
-    return by_entity(found[0], readable)
+    rows: list[Record] = []
+    for start in range(0, len(refs), INDEXED_VALUES):
+        part = [str(ref) for ref in refs[start : start + INDEXED_VALUES]]
+        surql = "SELECT * FROM entity WHERE ref IN $refs AND forgotten_at = NONE TIMEOUT 5s;"
+        rows += (await db.run(surql, timeout_s=10.0, refs=part))[0]
+    return by_entity(rows, readable)
 
 
 def by_entity(rows: Iterable[Record], readable: Collection[str]) -> dict[EntityRef, list[Presence]]:

@@ -14,15 +14,12 @@ from keeps.core.scopes import Scope
 from keeps.core.sessions import Turn
 from keeps.store import scopes as store_scopes
 from keeps.store.commit import ANEW, Batch
-from keeps.store.db import Db, RecordID
+from keeps.store.db import INDEXED_VALUES, Db, RecordID
 from keeps.store.rows import Record
 from keeps.store.scopes import ScopeSets
 
 READ_S: Final = 60.0
 """Deadline of the reads of an erasure, seconds: it may touch a whole scope."""
-
-_PART: Final = 500
-"""How many ids go into one read."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,7 +122,7 @@ class Work:
 async def read(db: Db, surql: LiteralString, ids: Sequence[Any]) -> list[Record]:
     """Rows of a query over `$ids`, asked in parts; each row once."""
     found: dict[str, Record] = {}
-    for start in range(0, len(ids), _PART):
-        rows = await db.run(surql, timeout_s=READ_S, ids=list(ids[start : start + _PART]))
+    for start in range(0, len(ids), INDEXED_VALUES):
+        rows = await db.run(surql, timeout_s=READ_S, ids=list(ids[start : start + INDEXED_VALUES]))
         found.update((str(row["id"]), row) for row in rows[0])
     return list(found.values())

@@ -10,8 +10,8 @@ from typing import Any, Final, LiteralString
 from keeps.core.entities import EntityRef
 from keeps.core.facts import Action, Fact, Relation, Row
 from keeps.core.supersession import rank_at_once
-from keeps.store.db import Db, RecordID
-from keeps.store.entities import Presence, by_entity
+from keeps.store.db import INDEXED_VALUES, Db, RecordID
+from keeps.store.entities import Presence, by_entity, presences
 from keeps.store.rows import (
     Record,
     action_from_row,
@@ -99,8 +99,9 @@ async def standing(
         "SELECT * FROM entity WHERE ref IN $refs AND forgotten_at = NONE TIMEOUT 5s;",
         timeout_s=_READ_S,
         chains=list(ids),
-        refs=[str(ref) for ref in entities],
+        refs=[str(ref) for ref in entities[:INDEXED_VALUES]],
     )
+    further = await presences(db, entities[INDEXED_VALUES:], readable)
     facts: dict[str, Fact] = {key_of(row["id"]): fact_from_row(row, sets[row["scope_set"]]) for row in members}
     states: dict[str, ChainState] = {}
     for row in rows:
@@ -109,7 +110,7 @@ async def standing(
         states[str(row["id"])] = ChainState(
             rev=row["rev"], head=head, contenders=tuple(f for f in beside if head is None or f.id != head.id)
         )
-    return states, by_entity(known, readable)
+    return states, by_entity(known, readable) | further
 
 
 async def versions(db: Db, sets: ScopeSets, entity: EntityRef, key: str, readable: Collection[str]) -> list[Fact]:

@@ -38,7 +38,7 @@ async def all_turns(db: Db, sets: ScopeSets) -> AsyncIterator[tuple[Turn, Sequen
         page = order[start : start + _PAGE]
         rows = (await db.run("SELECT * FROM $ids TIMEOUT 30s;", timeout_s=60.0, ids=page))[0]
         turns = {key_of(row["id"]): turn_from_row(row, sets[row["scope_set"]]) for row in rows}
-        chunks = await chunks_of(db, list(turns))
+        chunks = await chunks_of(db, turns.values())
         for record_id in page:
             turn = turns.get(key_of(record_id))
             if turn is None:

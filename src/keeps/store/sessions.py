@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, LiteralString
 
 from keeps.core.facts import RowId
-from keeps.core.sessions import Chunk, Session, Turn
+from keeps.core.sessions import RENDERED, Chunk, Session, Turn, chunk_id, is_short, most_chunks, whole
 from keeps.store.db import Db, RecordID
 from keeps.store.rows import chunk_from_row, key_of, session_from_row, turn_from_row
 from keeps.store.scopes import ScopeSets
@@ -163,14 +163,23 @@ async def turns_at(db: Db, sets: ScopeSets, session: str, places: Sequence[int])
     return [turn_from_row(row, sets[row["scope_set"]]) for row in found[0]]
 
 
-async def chunks_of(db: Db, turns: Sequence[str]) -> dict[str, list[Chunk]]:
-    """Passages of turns by bare turn id, in order."""
-    if not turns:
-        return {}
-    found = await db.run(
-        "SELECT * FROM memory_chunk WHERE turn IN $turns TIMEOUT 10s;", timeout_s=15.0, turns=list(turns)
-    )
-    by_turn: dict[str, list[Chunk]] = {}
+async def chunks_of(db: Db, turns: Iterable[Turn]) -> dict[str, list[Chunk]]:
+    """Passages of turns by bare turn id, in order; a turn we wrote from given facts has none.
+
+    Only those of long turns are read, by their ids: the engine answers `turn IN $turns` from an index for a few turns
+    and by reading the whole table for many.
+    """
+    spoken = [turn for turn in turns if RENDERED not in turn.flags]
+    by_turn: dict[str, list[Chunk]] = {turn.id: [whole(turn)] for turn in spoken if is_short(turn)}
+    ids = [
+        RecordID("memory_chunk", chunk_id(turn.id, position))
+        for turn in spoken
+        if not is_short(turn)
+        for position in range(most_chunks(turn))
+    ]
+    if not ids:
+        return by_turn
+    found = await db.run("SELECT * FROM $ids TIMEOUT 10s;", timeout_s=15.0, ids=ids)
     for row in found[0]:
         by_turn.setdefault(row["turn"], []).append(chunk_from_row(row))
     for chunks in by_turn.values():
