@@ -93,9 +93,7 @@ def test_words_with_marks_are_not_broken_up() -> None:
     assert terms("مُدَرِّس") == ["مُدَرِّس"]
 
 
-@pytest.mark.parametrize(
-    "text", ["東京都", "こんにちは", "ภาษาไทย", "안녕하세요", "ភាសាខ្មែរ", "မြန်မာ", "ພາສາລາວ"]
-)
+@pytest.mark.parametrize("text", ["東京都", "こんにちは", "ภาษาไทย", "안녕하세요", "ភាសាខ្មែរ", "မြန်မာ", "ພາສາລາວ"])
 def test_unspaced_scripts_are_found_by_any_piece(text: str) -> None:
     stored = set(terms(f"xx{text}yy"))
     for start in range(len(text)):
@@ -130,9 +128,7 @@ def test_text_without_words_gives_nothing(text: str) -> None:
 
 
 def test_long_words_are_cut() -> None:
-    assert all(
-        len(term) <= words.MAX_TERM_CHARS for term in terms("a" * 5000 + " " + "é" * 5000 + "Bb" * 4000)
-    )
+    assert all(len(term) <= words.MAX_TERM_CHARS for term in terms("a" * 5000 + " " + "é" * 5000 + "Bb" * 4000))
 
 
 def test_name_words_keep_capitals_apart() -> None:
