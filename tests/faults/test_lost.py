@@ -11,6 +11,7 @@ import pytest
 
 from keeps.core.errors import StoreRefused
 from keeps.memory import Memory
+from keeps.store.secrets import saved_keys
 from tests.faults.audit import audit
 from tests.faults.server import READY_S, Owner, Server, fact, keeps, note, serving
 
@@ -81,7 +82,7 @@ async def test_a_cut_log_is_refused_until_the_loss_is_accepted_or_a_backup_is_ba
     assert "\n".join((await audit(copy)).faults) == ""
 
 
-async def test_a_missing_manifest_is_refused_until_a_backup_is_back(killed: Server) -> None:
+async def test_a_missing_manifest_is_refused_until_the_loss_is_accepted_or_a_backup_is_back(killed: Server) -> None:
     folder = killed.folder
     manifests = folder / RECORD / "manifest"
     # While everything still stands in the log, nothing is lost with it.
@@ -90,12 +91,43 @@ async def test_a_missing_manifest_is_refused_until_a_backup_is_back(killed: Serv
     assert goes_on(folder) == COUNT
     shutil.rmtree(manifests)
     manifests.mkdir()
+    shutil.copytree(folder, copy := folder.with_name("copy"))
     said = refused(killed)
     assert "manifest" in said
     assert "keeps restore --data DIR FILE" in said
+    assert "keeps doctor --accept-loss --data DIR" in said
     told = keeps("doctor", "--data", str(folder))
     assert (told.exit_code, "manifest" in told.stdout) == (1, True)
+    begins_anew(copy)
     restored = keeps("restore", "--data", str(folder), "--yes", str(folder.with_name("half")))
     assert restored.exit_code == 0, restored.stderr
     assert goes_on(folder) == COUNT // 2 + 1
     assert "\n".join((await audit(folder)).faults) == ""
+
+
+async def test_a_log_cut_to_nothing_locks_nobody_out(killed: Server) -> None:
+    folder = killed.folder
+    for log in (folder / RECORD / "wal").iterdir():
+        log.write_bytes(b"")
+    assert "keeps doctor --accept-loss --data DIR" in refused(killed)
+    begins_anew(folder)
+
+
+def begins_anew(folder: Path) -> None:
+    """The context is empty, and its owner and agent get in with new keys, which were printed once."""
+    old = saved_keys(folder, "default")
+    accepted = keeps("doctor", "--data", str(folder), "--accept-loss", "--yes")
+    assert accepted.exit_code == 0, accepted.stdout
+    assert "All is well." in accepted.stdout
+    new = saved_keys(folder, "default")
+    assert set(new) == {"owner", "agent"}
+    assert all(accepted.stdout.count(key) == 1 for key in new.values())
+    assert not set(new.values()) & set(old.values())
+    again = keeps("doctor", "--data", str(folder), "--accept-loss", "--yes", "--json")
+    assert json.loads(again.stdout)["accepted"] == []
+    assert not any(key in again.stdout for key in new.values())
+    with serving(folder):
+        assert keeps("remember", "--data", str(folder), "the ferry sails at nine").exit_code == 0
+        recalled = keeps("recall", "--data", str(folder), "ferry")
+        assert (recalled.exit_code, "sails at nine" in recalled.stdout) == (0, True)
+        assert "buoy" not in keeps("recall", "--data", str(folder), "buoy").stdout

@@ -156,6 +156,9 @@ def _tell_report(out: Console, report: ReportOut) -> None:
         out.print(said(f"{_MARKS[finding.level]} {finding.check}{where}: {finding.message}", _STYLES[finding.level]))
     for loss in report.accepted:
         out.print(said(f"Accepted: {loss}"))
+    if report.keys or report.management_key:
+        out.print("New keys, shown this once:")
+        _tell_keys(out, report)
     out.print("All is well." if report.sound else "Something needs doing: see above.")
 
 
@@ -169,6 +172,11 @@ def _tell_restored(out: Console, done: RestoredOut) -> None:
         out.print(said(f"The old {what} lies in {place}; delete it when all is well.", "dim"))
     if done.management_key is not None:
         out.print("The pepper is another one, so all keys were revoked. New keys, shown this once:")
+        _tell_keys(out, done)
+
+
+def _tell_keys(out: Console, done: RestoredOut | ReportOut) -> None:
+    if done.management_key is not None:
         out.print(f"managementKey  {done.management_key}")
     for context, keys in (done.keys or {}).items():
         out.print(f"context        {context}")

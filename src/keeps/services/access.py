@@ -81,9 +81,9 @@ async def authenticate(rt: Runtime, context_id: str, secret: str | None, on_beha
     """
     now = rt.clock()
     key_id, text = _taken_apart(secret)
-    ours = key_id.startswith(_mark(rt, context_id))
+    ours = key_id.startswith(_mark(rt.pepper, context_id))
     context = await _context_for(rt, context_id, opens=ours)
-    digest = _digest(rt, context.uid if context else "", key_id, text)
+    digest = _digest(rt.pepper, context.uid if context else "", key_id, text)
     key = await _known_key(context, key_id if ours else _NOBODY, digest, now) if context else None
     if context is None or key is None or not _lives(key.valid_until, now):
         raise access.refused()
@@ -106,8 +106,8 @@ async def authenticate_management(rt: Runtime, secret: str | None) -> Management
     """
     now = rt.clock()
     key_id, text = _taken_apart(secret)
-    ours = key_id.startswith(_mark(rt, None))
-    digest = _digest(rt, _MANAGEMENT, key_id, text)
+    ours = key_id.startswith(_mark(rt.pepper, None))
+    digest = _digest(rt.pepper, _MANAGEMENT, key_id, text)
     key = await store_keys.find_management(rt.control, key_id if ours else _NOBODY)
     if _matches(key, digest) and key is not None and _lives(key.valid_until, now):
         return ManagementCaller(key.id)
@@ -121,25 +121,36 @@ async def context_of(rt: Runtime, secret: str | None) -> str | None:
     """The id of the context a key was minted for; None for none. That the key is good is not said."""
     key_id, _ = _taken_apart(secret)
     for row in await store_contexts.list_all(rt.control):
-        if key_id.startswith(_mark(rt, row.id)):
+        if key_id.startswith(_mark(rt.pepper, row.id)):
             return row.id
     return None
 
 
+def minted_for(pepper: bytes, context_id: str | None, key: ApiKey | ManagementKey, now: datetime) -> bool:
+    """True when a key was minted with this pepper for the context, or for management, and is still in force."""
+    return key.id.startswith(_mark(pepper, context_id)) and _lives(key.valid_until, now)
+
+
+def is_secret_of(pepper: bytes, uid: str, key: ApiKey, secret: str) -> bool:
+    """True when `secret` is that of the key; `uid` is the name of the record it lies in."""
+    key_id, text = _taken_apart(secret)
+    return key_id == key.id and _matches(key, _digest(pepper, uid, key_id, text))
+
+
 def mint(rt: Runtime, context_id: str, uid: str) -> Minted:
     """A new key of a context; `uid` is the name of its record."""
-    return _mint(rt, _mark(rt, context_id), uid)
+    return _mint(rt, _mark(rt.pepper, context_id), uid)
 
 
 def mint_again(rt: Runtime, uid: str, key_id: KeyId) -> Minted:
     """A new secret for the key `key_id`; the one before is worth nothing once this is stored."""
     text = "".join(secrets.choice(_LETTERS) for _ in range(_SECRET_CHARS))
-    return Minted(key_id, f"sp-{key_id}-{text}", _digest(rt, uid, key_id, text))
+    return Minted(key_id, f"sp-{key_id}-{text}", _digest(rt.pepper, uid, key_id, text))
 
 
 def mint_management(rt: Runtime) -> Minted:
     """A new management key."""
-    return _mint(rt, _mark(rt, None), _MANAGEMENT)
+    return _mint(rt, _mark(rt.pepper, None), _MANAGEMENT)
 
 
 async def flush_usage(rt: Runtime) -> int:
@@ -211,10 +222,10 @@ def _mint(rt: Runtime, mark: str, uid: str) -> Minted:
     return mint_again(rt, uid, KeyId(mark + rest))
 
 
-def _mark(rt: Runtime, context_id: str | None) -> str:
+def _mark(pepper: bytes, context_id: str | None) -> str:
     """The first letters of the ids of all keys of a context, or of management."""
     whose = "management" if context_id is None else f"context {context_id}"
-    number = int.from_bytes(hmac.digest(rt.pepper, f"keys of {whose}".encode(), "sha256")[:8], "big")
+    number = int.from_bytes(hmac.digest(pepper, f"keys of {whose}".encode(), "sha256")[:8], "big")
     letters: list[str] = []
     for _ in range(_MARK_CHARS):
         number, index = divmod(number, len(_LOWER))
@@ -222,6 +233,6 @@ def _mark(rt: Runtime, context_id: str | None) -> str:
     return "".join(letters)
 
 
-def _digest(rt: Runtime, uid: str, key_id: KeyId, text: str) -> bytes:
+def _digest(pepper: bytes, uid: str, key_id: KeyId, text: str) -> bytes:
     """What is stored of a key: a hash with a secret that lies outside the database."""
-    return hmac.digest(rt.pepper, f"key\0{uid}\0{key_id}\0{text}".encode(), "sha256")
+    return hmac.digest(pepper, f"key\0{uid}\0{key_id}\0{text}".encode(), "sha256")

@@ -12,6 +12,7 @@ from keeps.core.access import Grants, Principal, PrincipalId, PrincipalKind, Ver
 from keeps.core.contexts import MAX_DESCRIPTION_CHARS, RESERVED_NAMESPACES
 from keeps.core.errors import Conflict, Invalid, NotFound, Unprocessable
 from keeps.core.scopes import EVERYTHING, Pattern, ScopePath
+from keeps.core.text import fold
 from keeps.services import access
 from keeps.services.access import ADMIN, SYSTEM, Minted
 from keeps.services.runtime import Runtime, new_id
@@ -152,6 +153,34 @@ async def reissue(rt: Runtime, context_id: str) -> Reissued:
     return Reissued(owner_key=keys.get(OWNER), agent_key=keys.get(AGENT))
 
 
+async def readmit(rt: Runtime, context_id: str) -> Reissued:
+    """Let the owner and the agent in again, with what every context begins with made anew where it is missing.
+
+    For a record that lost them or their keys. Keys that nobody could use any more go too; keys of others stay.
+    Raises: NotFound.
+    """
+    context = await rt.context(context_id)
+    batch = Batch(at=rt.clock())
+    held = [stored.principal for stored in await store_principals.list_all(context.db)]
+    ids, names = {principal.id for principal in held}, {fold(principal.display_name) for principal in held}
+    missing = [p for p in (*_reserved(NewContext(id=context_id)), *_people()) if p.id not in ids]
+    # A name may be taken by somebody else, and no two may have one.
+    named = [replace(p, display_name=f"{p.id} {new_id()}") if fold(p.display_name) in names else p for p in missing]
+    _add_principals(batch, named)
+    for key in await store_keys.list_all(context.db):
+        useless = key.principal not in ids or not access.minted_for(rt.pepper, context_id, key, batch.at)
+        if useless or {key.principal, key.name} & {OWNER, AGENT}:
+            batch.deletes += [store_keys.record_id(key.id), store_keys.usage_id(key.id)]
+    minted = {of: access.mint(rt, context_id, context.uid) for of in (OWNER, AGENT)}
+    for of, key in minted.items():
+        _add_key(batch, of, key)
+    keys = {str(of): key.text for of, key in minted.items()}
+    await asyncio.to_thread(store_secrets.save_keys, rt.folder, context_id, keys)
+    await context.commit(batch)
+    context.known.forget()
+    return Reissued(owner_key=minted[OWNER].text, agent_key=minted[AGENT].text)
+
+
 async def reissue_management(rt: Runtime) -> str:
     """Revoke every management key; the secret of the one that takes their place."""
     batch = Batch(at=rt.clock())
@@ -287,10 +316,24 @@ async def _seed(
     db = await rt.engine.database(row.database)
     await migrate(db, "context")
     uid = await store_meta.uid(db)
-    now = rt.clock()
-    batch = Batch(at=now)
+    batch = Batch(at=rt.clock())
+    _add_principals(batch, principals)
+    minted = {of: access.mint(rt, row.id, uid) for of in with_keys}
+    for of, key in minted.items():
+        _add_key(batch, of, key)
+    # What was erased from an earlier context of this name is no business of the new one.
+    batch.patch(RecordID("meta", "state"), tombstone=rt.ledger.head[0])
+    try:
+        rt.watermark.write(db.name, await store_commit.commit(db, batch))
+    except Duplicate:
+        raise Conflict("the name of the admin is taken by a reserved principal: choose another") from None
+    return minted
+
+
+def _add_principals(batch: Batch, principals: Sequence[Principal]) -> None:
+    """Put principals in with what they hold from the first, and the nodes of their homes."""
     for principal in principals:
-        stored = StoredPrincipal(principal=principal, created_at=now, updated_at=now)
+        stored = StoredPrincipal(principal=principal, created_at=batch.at, updated_at=batch.at)
         record = {"id": store_principals.record_id(principal.id), "row": store_principals.to_row(stored)}
         batch.creates.append(record)
         store_principals.add_events(
@@ -299,17 +342,7 @@ async def _seed(
             principal.id,
             _SETUP,
         )
-    minted = {of: access.mint(rt, row.id, uid) for of in with_keys}
-    for of, key in minted.items():
-        _add_key(batch, of, key)
-    batch.scopes += store_scopes.node_rows((p.home for p in principals if p.home is not None), now)
-    # What was erased from an earlier context of this name is no business of the new one.
-    batch.patch(RecordID("meta", "state"), tombstone=rt.ledger.head[0])
-    try:
-        rt.watermark.write(db.name, await store_commit.commit(db, batch))
-    except Duplicate:
-        raise Conflict("the name of the admin is taken by a reserved principal: choose another") from None
-    return minted
+    batch.scopes += store_scopes.node_rows((p.home for p in principals if p.home is not None), batch.at)
 
 
 def _first_grants(principal: Principal, stored: StoredPrincipal) -> list[store_principals.GrantEvent]:

@@ -3,43 +3,47 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sqlite3
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal
 
+from keeps.core.access import KeyId
 from keeps.core.erasure import Gone
 from keeps.core.errors import Invalid, KeepsError, StoreRefused
 from keeps.finder.look import look
-from keeps.services import index
+from keeps.services import index, losses
+from keeps.services.access import ADMIN, is_secret_of, minted_for
+from keeps.services.contexts import OWNER, Reissued
+from keeps.services.losses import CONTROL, Accepted, Loss, databases_in, is_context
 from keeps.services.runtime import LEDGER_FOLDER, RECORD_FOLDER, WATERMARK_FOLDER, Clock, system_clock
 from keeps.store import checks as store_checks
 from keeps.store import commit as store_commit
 from keeps.store import contexts as store_contexts
+from keeps.store import keys as store_keys
 from keeps.store import meta as store_meta
+from keeps.store import principals as store_principals
 from keeps.store import swap as store_swap
 from keeps.store.address import folder_url
 from keeps.store.checks import Fault
-from keeps.store.commit import Batch
 from keeps.store.contexts import ContextRow
-from keeps.store.db import Db, Engine, open_engine
-from keeps.store.erase import note_tombstone
+from keeps.store.db import Db, Engine, StoreDamaged, open_engine
 from keeps.store.ledger import FILE_NAME as LEDGER_FILE
-from keeps.store.ledger import Ledger, read_ledger
+from keeps.store.ledger import read_ledger
 from keeps.store.migrate import Kind, known_version, schema_version
 from keeps.store.owner import LOCK_NAME, OWNER_NAME, FolderLock
+from keeps.store.rows import key_of
 from keeps.store.scopes import ScopeSets, load_scope_sets
-from keeps.store.secrets import KEYS_NAME, PEPPER_NAME
+from keeps.store.secrets import KEYS_NAME, PEPPER_NAME, all_saved_keys
+from keeps.store.tombstones import CONTEXT
 from keeps.store.watermark import Watermark
 
-ACCEPT_LOSS: Final = "accept-loss"
-"""Kind of a line in the ledger that says what loss was accepted. It belongs to no context."""
+_ROUNDS: Final = 4
+"""How often what was lost is gone on without and looked for again: behind a registry lie records, behind them keys."""
 
-_CONTROL: Final = "control"
 _PRIVATE_FILES: Final = (PEPPER_NAME, KEYS_NAME, OWNER_NAME, LOCK_NAME)
 _PRIVATE_FOLDERS: Final = (RECORD_FOLDER, LEDGER_FOLDER, WATERMARK_FOLDER)
 
@@ -61,11 +65,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What was found in a folder, and the losses that were accepted on request."""
+    """What was found in a folder, the losses that were accepted on request, and secrets made for that."""
 
     folder: Path
     findings: tuple[Finding, ...]
     accepted: tuple[str, ...] = ()
+    keys: Mapping[str, Reissued] = field(default_factory=dict[str, Reissued], repr=False)
+    """New keys of contexts that nobody could get into."""
+    management_key: str | None = field(default=None, repr=False)
 
     @property
     def sound(self) -> bool:
@@ -73,26 +80,24 @@ class Report:
         return all(finding.level != "problem" for finding in self.findings)
 
 
-@dataclass(frozen=True, slots=True)
-class _Loss:
-    """A number that ought to be higher: of a database behind its mark, or of a ledger behind the record."""
-
-    what: Literal["record", "ledger"]
-    database: str
-    have: int
-    wanted: int
-    context: str | None = None
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Visit:
     folder: Path
     watermark: Watermark
     findings: list[Finding] = field(default_factory=list[Finding])
-    losses: list[_Loss] = field(default_factory=list[_Loss])
+    losses: list[Loss] = field(default_factory=list[Loss])
     lines: int = 0
     purges: set[str] = field(default_factory=set[str])
     """Contexts of which something was purged; "" when lines were lost, so that any may be."""
+    named: list[str] = field(default_factory=list[str])
+    """Ids of contexts that something in the folder names."""
+    gone: set[str] = field(default_factory=set[str])
+    """How the ledger names the records of contexts that were deleted."""
+    accepted: Accepted = field(default_factory=Accepted)
+    """What was accepted before this visit."""
+    saved: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]], repr=False)
+    pepper: bytes | None = field(default=None, repr=False)
+    now: datetime
     ledger_damaged: bool = False
 
     def good(self, check: str, message: str, where: str = "") -> None:
@@ -106,8 +111,8 @@ class _Visit:
 
 
 async def doctor(folder: Path, *, accept_loss: bool = False, clock: Clock = system_clock) -> Report:
-    """What is right and wrong in a data folder. Nothing is changed, unless `accept_loss` is set: then a record
-    behind its mark, or a ledger behind the record, is taken as it is, and the ledger says so.
+    """What is right and wrong in a data folder. Nothing is changed, unless `accept_loss` is set: then what is lost
+    of the record, of the ledger, or of the keys is gone on without, and the ledger says so.
 
     Raises:
         Invalid: there is no such folder.
@@ -121,24 +126,34 @@ async def doctor(folder: Path, *, accept_loss: bool = False, clock: Clock = syst
     except StoreRefused as error:
         if accept_loss:
             raise
-        visit = _Visit(folder, Watermark(folder / WATERMARK_FOLDER))
+        visit = _Visit(folder=folder, watermark=Watermark(folder / WATERMARK_FOLDER), now=clock())
         _modes(visit)
         visit.note("lock", f"{error.message} Stop it to have the record looked at.")
         return Report(folder=folder, findings=tuple(visit.findings))
     try:
-        visit = await _visit(folder)
-        accepted: list[str] = []
-        if accept_loss and (visit.losses or visit.ledger_damaged):
-            accepted = await _accept(visit, clock())
-            visit = await _visit(folder)
-        return Report(folder=folder, findings=tuple(visit.findings), accepted=tuple(accepted))
+        accepted = Accepted()
+        visit = await _visit(folder, accepted, clock())
+        for _ in range(_ROUNDS if accept_loss else 0):
+            if not visit.losses and not visit.ledger_damaged:
+                break
+            damaged = visit.ledger_damaged
+            await losses.accept(folder, visit.losses, accepted, known=visit.named, ledger_damaged=damaged, clock=clock)
+            visit = await _visit(folder, accepted, clock())
+        return Report(
+            folder=folder,
+            findings=tuple(visit.findings),
+            accepted=tuple(accepted.done),
+            keys=accepted.keys,
+            management_key=accepted.management_key,
+        )
     finally:
         lock.release()
 
 
-async def _visit(folder: Path) -> _Visit:
-    visit = _Visit(folder, Watermark(folder / WATERMARK_FOLDER))
+async def _visit(folder: Path, accepted: Accepted, now: datetime) -> _Visit:
+    visit = _Visit(folder=folder, watermark=Watermark(folder / WATERMARK_FOLDER), accepted=accepted, now=now)
     _modes(visit)
+    _secrets(visit)
     if store_swap.interrupted(folder):
         visit.note("restore", "A restore was interrupted: run it again, or start the server, which clears it up.")
     await asyncio.to_thread(_ledger, visit)
@@ -161,6 +176,18 @@ def _modes(visit: _Visit) -> None:
         visit.good("modes", "Only you can read the folder.")
 
 
+def _secrets(visit: _Visit) -> None:
+    try:
+        visit.pepper = (visit.folder / PEPPER_NAME).read_bytes()
+    except OSError:
+        visit.pepper = None  # then no key opens anything, which is said
+    try:
+        visit.saved = all_saved_keys(visit.folder)
+    except (OSError, ValueError):
+        visit.problem("access", f"{visit.folder / KEYS_NAME} cannot be read: give commands a key, and delete it.")
+    visit.named += [*visit.saved, *(place.parent.name for place in visit.folder.glob(f"*/{store_swap.FINDER}"))]
+
+
 def _ledger(visit: _Visit) -> None:
     path = visit.folder / LEDGER_FOLDER / LEDGER_FILE
     if not path.exists():
@@ -169,6 +196,9 @@ def _ledger(visit: _Visit) -> None:
     try:
         for tombstone in read_ledger(path):
             visit.lines = tombstone.seq
+            visit.named.append(tombstone.context)
+            if tombstone.kind == CONTEXT:
+                visit.gone.update(tombstone.ids)
             if tombstone.kind != Gone.RETIRE:
                 visit.purges.add(tombstone.context)
     except StoreRefused as error:
@@ -184,21 +214,19 @@ def _ledger(visit: _Visit) -> None:
 async def _record(visit: _Visit) -> None:
     root = visit.folder / RECORD_FOLDER
     marked = sorted(path.stem for path in (visit.folder / WATERMARK_FOLDER).glob("*.mark"))
-    missing = [name for name in marked if not (root / name).is_dir() and visit.watermark.read(name)]
-    for name in missing:
-        _lost(visit, _Loss("record", name, 0, visit.watermark.read(name) or 0))
-    if not (root / _CONTROL).is_dir():
-        if not missing:
+    vanished = [name for name in marked if not (root / name).is_dir() and visit.watermark.read(name)]
+    if not (root / CONTROL).is_dir() and not databases_in(visit.folder):
+        for name in vanished:
+            _lost(visit, Loss("record", name, 0, visit.watermark.read(name) or 0))
+        if not vanished:
             visit.note("record", "There is no record yet: `keeps serve` begins one.")
         return
     engine: Engine | None = None
     try:
         engine = await open_engine(str(folder_url(root)))
-        control = await _database(visit, engine, _CONTROL, "control", None)
+        control = await _database(visit, engine, CONTROL, "control", None)
         if control is not None:
-            for row in await store_contexts.list_all(control):
-                if row.database not in missing:
-                    await _context(visit, engine, row)
+            await _contexts(visit, engine, control, vanished)
     except KeepsError as error:
         visit.problem("record", error.message)
     finally:
@@ -206,54 +234,113 @@ async def _record(visit: _Visit) -> None:
             await engine.close()
 
 
+async def _contexts(visit: _Visit, engine: Engine, control: Db, vanished: Sequence[str]) -> None:
+    rows = await store_contexts.list_all(control)
+    registered = {row.database for row in rows}
+    for name in vanished:
+        if name not in registered:
+            _lost(visit, Loss("record", name, 0, visit.watermark.read(name) or 0))
+    for name in databases_in(visit.folder):
+        id_ = store_contexts.id_of(name, visit.named)
+        if name in registered or id_ not in visit.saved:
+            continue
+        if await is_context(engine, visit.watermark, name, id_, visit.gone):
+            _lost(visit, Loss("registry", CONTROL, context=id_))
+    if rows:
+        await _management(visit, control)
+    for row in rows:
+        await _context(visit, engine, row)
+
+
 async def _database(visit: _Visit, engine: Engine, name: str, kind: Kind, context: str | None) -> Db | None:
     """A database that can be looked at; None when it cannot, which is then said."""
-    where = context or name
+    where, marked = context or name, visit.watermark.read(name)
+    files = Loss("files", name, 0, marked or 0, context)
     if not (visit.folder / RECORD_FOLDER / name).is_dir():
-        visit.problem("record", f"The database {name} is missing: bring back a backup with `keeps restore`.", where)
+        _lost(visit, files, "The database is missing")
         return None
     try:
         db = await engine.database(name)
         version, known = await schema_version(db), known_version(kind)
+    except StoreDamaged as error:
+        visit.losses.append(files)
+        visit.problem("record", error.message, where, loss=True)
+        return None
     except KeepsError as error:
         visit.problem("record", error.message, where)
         return None
     if version > known:
         visit.problem("schema", f"A newer keeps wrote it (schema {version}, this one knows {known}).", where)
         return None
+    if version == 0 and (marked or context is not None or databases_in(visit.folder)):
+        _lost(visit, files, "The database is empty")
+        return None
     if version < known:
         visit.note("schema", f"Its schema is {version} and becomes {known} at the next start.", where)
         if version == 0:
             return None
-    stored, marked = await store_commit.last_change(db), visit.watermark.read(name)
+    stored = await store_commit.last_change(db)
     if marked is not None and stored < marked:
-        _lost(visit, _Loss("record", name, stored, marked, context))
+        _lost(visit, Loss("record", name, stored, marked, context))
     else:
         visit.good("record", f"It opens and ends at change {stored}.", where)
     return db
 
 
-def _lost(visit: _Visit, loss: _Loss) -> None:
+def _lost(visit: _Visit, loss: Loss, found: str = "") -> None:
+    """Say what is lost, and the ways on."""
     visit.losses.append(loss)
-    visit.problem(
-        "watermark" if loss.what == "record" else "ledger",
-        f"It ends at change {loss.have}, and {loss.wanted} was acknowledged: bring back a backup with `keeps restore "
-        f"--data DIR FILE`, or go on without what is lost with `keeps doctor --accept-loss --data DIR`."
-        if loss.what == "record"
-        else f"The ledger ends at line {loss.have}, the record has carried out line {loss.wanted}: put back "
-        "ledger/tombstones.jsonl, or go on without the lost lines with `keeps doctor --accept-loss --data DIR`.",
-        loss.context or loss.database,
-        loss=True,
-    )
+    backup = "bring back a backup with `keeps restore --data DIR FILE`"
+    on = "with `keeps doctor --accept-loss --data DIR`"
+    told = {
+        "record": f"It ends at change {loss.have}, and {loss.wanted} was acknowledged: {backup}, or go on without "
+        f"what is lost {on}.",
+        "files": f"{found}: {backup}, or go on with an empty one {on}.",
+        "registry": f"The record of the context {loss.context} is there, and it is not registered: {backup}, or "
+        f"register it anew {on}.",
+        "access": f"{found}: {backup}, or make new keys {on}.",
+        "ledger": f"The ledger ends at line {loss.have}, the record has carried out line {loss.wanted}: put back "
+        f"ledger/tombstones.jsonl, or go on without the lost lines {on}.",
+    }
+    check = {"record": "watermark", "files": "record", "registry": "record"}.get(loss.what, loss.what)
+    visit.problem(check, told[loss.what], loss.context or loss.database, loss=True)
+
+
+async def _management(visit: _Visit, control: Db) -> None:
+    for found in await store_keys.management_ids(control):
+        key = await store_keys.find_management(control, KeyId(key_of(found)))
+        if key is not None and visit.pepper is not None and minted_for(visit.pepper, None, key, visit.now):
+            return
+    _lost(visit, Loss("access", CONTROL), "No management key is left that works")
+
+
+async def _access(visit: _Visit, db: Db, row: ContextRow) -> None:
+    """Whether the people of a context can get in: with the keys saved in the folder, or at least with others."""
+    pepper, uid, saved = visit.pepper or b"", await store_meta.uid(db), visit.saved.get(row.id, {}).values()
+    ids = {stored.principal.id for stored in await store_principals.list_all(db)}
+    keys = [
+        key
+        for key in await store_keys.list_all(db)
+        if visit.pepper is not None and key.principal in ids and minted_for(pepper, row.id, key, visit.now)
+    ]
+    if any(is_secret_of(pepper, uid, key, secret) for secret in saved for key in keys):
+        visit.good("access", "A key saved in the folder opens it.", row.id)
+    elif ADMIN not in ids or (saved and (not keys or OWNER not in ids or row.database in visit.accepted.databases)):
+        _lost(visit, Loss("access", row.database, context=row.id), "Its owner and agent cannot get in any more")
+    elif saved:
+        visit.note("access", f"No key in {KEYS_NAME} opens it any more; others that were given out do.", row.id)
+    else:
+        visit.note("access", f"No key of it is saved in {KEYS_NAME}; {len(keys)} were given out.", row.id)
 
 
 async def _context(visit: _Visit, engine: Engine, row: ContextRow) -> None:
     db = await _database(visit, engine, row.database, "context", row.id)
     if db is None:
         return
+    await _access(visit, db, row)
     applied = await store_meta.applied_tombstone(db)
     if applied > visit.lines and not visit.ledger_damaged:
-        _lost(visit, _Loss("ledger", row.database, visit.lines, applied, row.id))
+        _lost(visit, Loss("ledger", row.database, visit.lines, applied, row.id))
     faults: list[Fault] = []
     for check in (store_checks.scope_sets, store_checks.chains, store_checks.edges, store_checks.numbers):
         faults += await check(db)
@@ -309,61 +396,6 @@ async def _finder(visit: _Visit, db: Db, row: ContextRow) -> None:
         )
     else:
         visit.good("finder", f"The index equals the record: {count} entries.", row.id)
-
-
-# ---------------------------------------------------------------------- accepting
-async def _accept(visit: _Visit, now: datetime) -> list[str]:
-    """Take the folder as it is: marks and numbers set to what is there, each with a line in the ledger."""
-    done: list[str] = []
-    place = visit.folder / LEDGER_FOLDER
-    if visit.ledger_damaged:
-        aside = place.with_name(f"{LEDGER_FOLDER}.damaged-{now:%Y%m%dT%H%M%SZ}")
-        place.rename(aside)
-        done.append(f"The damaged ledger was set aside as {aside.name}, and a new one begun.")
-    ledger = Ledger.open(place)
-    try:
-        if visit.ledger_damaged:
-            ledger.append("", ACCEPT_LOSS, [], 0, {"ledger": "damaged"})
-        for loss in visit.losses:
-            detail = {"what": loss.what, "database": loss.database, "have": loss.have, "wanted": loss.wanted}
-            ledger.append("", ACCEPT_LOSS, [], loss.have, detail)
-            if loss.what == "record":
-                _accept_mark(visit, loss)
-                done.append(f"{loss.database} goes on from change {loss.have}; {loss.wanted} was acknowledged.")
-        await _accept_lines(visit, ledger.head[0], now, done)
-    finally:
-        ledger.close()
-        visit.watermark.close()
-    return done
-
-
-def _accept_mark(visit: _Visit, loss: _Loss) -> None:
-    visit.watermark.forget(loss.database)
-    if loss.have:
-        visit.watermark.write(loss.database, loss.have)
-    if loss.context is not None:  # numbers will be given out again: the index must not take new changes for old
-        shutil.rmtree(visit.folder / loss.context / store_swap.FINDER, ignore_errors=True)
-
-
-async def _accept_lines(visit: _Visit, head: int, now: datetime, done: list[str]) -> None:
-    """Let every record that has carried out more lines than there are go on from the last one."""
-    root = visit.folder / RECORD_FOLDER
-    names = sorted(path.name for path in root.glob("context_*") if path.is_dir())
-    if not names or not (visit.ledger_damaged or any(loss.what == "ledger" for loss in visit.losses)):
-        return
-    engine = await open_engine(str(folder_url(root)))
-    try:
-        for name in names:
-            db = await engine.database(name)
-            applied = await store_meta.applied_tombstone(db)
-            if applied <= head and not visit.ledger_damaged:
-                continue
-            batch = Batch(at=now)
-            note_tombstone(batch, head)
-            visit.watermark.write(name, await store_commit.commit(db, batch))
-            done.append(f"{name} had carried out line {applied} of the ledger and goes on from line {head}.")
-    finally:
-        await engine.close()
 
 
 def problems(findings: Sequence[Finding]) -> list[Finding]:

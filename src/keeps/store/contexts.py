@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -14,6 +14,8 @@ from keeps.store.rows import Record, key_of
 
 _PLAIN: Final = re.compile(r"[^A-Za-z0-9-]")
 _MAX_NAME: Final = 110
+_PREFIX: Final = "context_"
+_SPELLED: Final = re.compile(r"_([0-9a-f]{2})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,15 @@ def database_of(context_id: str) -> str:
     spelled = _PLAIN.sub(lambda found: f"_{ord(found.group()):02x}", folded)
     if len(spelled) > _MAX_NAME:
         spelled = hashlib.sha256(folded.encode()).hexdigest()
-    return f"context_{spelled}"
+    return f"{_PREFIX}{spelled}"
+
+
+def id_of(database: str, known: Iterable[str]) -> str:
+    """The id of the context whose database that is: one of `known`, else what the name tells, in lower case."""
+    spelled = database.removeprefix(_PREFIX)
+    told = _SPELLED.sub(lambda found: chr(int(found[1], 16)), spelled)
+    # What is left is the hash of a long id: as an id it names the same database.
+    return next((id_ for id_ in known if database_of(id_) == database), told)
 
 
 async def find(db: Db, context_id: str) -> ContextRow | None:

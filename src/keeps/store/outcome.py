@@ -28,6 +28,10 @@ class EngineError(Exception):
     """A script failed for a reason the caller's code knows about; never shown to a user as it is."""
 
 
+class StoreDamaged(StoreRefused):
+    """The files of a database cannot be read: a backup has to take their place, or an empty database."""
+
+
 class Thrown(EngineError):
     """The script ran into its own `THROW`; `reason` is the text thrown."""
 
@@ -53,6 +57,9 @@ _STORAGE_SIGNS: Final = (
     "os error 30",
     "Input/output error",
 )
+_SYSTEM_SIGNS: Final = ("Too many open files", "Cannot allocate memory", "Input/output error")
+"""Reasons for which sound files cannot be opened."""
+
 _VALUES: Final = (
     (re.compile(r"(but found ).*", re.DOTALL), r"\1…"),
     (re.compile(r"(already contains ).*(, with record)", re.DOTALL), r"\1…\2"),
@@ -92,9 +99,14 @@ def _refusal(text: str) -> KeepsError:
     if any(sign in text for sign in ("Read-only file system", "Permission denied")):
         return StoreRefused("The store's folder cannot be written: make it writable for this user, or choose another.")
     reason = text.rpartition("datastore: ")[2][:200]
-    return StoreRefused(
-        "The store cannot be opened, its files seem damaged. Bring back a backup with `keeps restore --data "
-        f"DIR FILE`, or set the folder aside and start a new one. The engine says: {reason}"
+    if any(sign in text for sign in _SYSTEM_SIGNS):
+        return StoreRefused(
+            f"The store cannot be opened, the system is in the way: mend that, then start again: {reason}"
+        )
+    return StoreDamaged(
+        "The store cannot be opened, its files seem damaged. Bring back a backup with `keeps restore --data DIR FILE`, "
+        "or set them aside and go on without what they hold: `keeps doctor --accept-loss --data DIR`. The engine says: "
+        f"{reason}"
     )
 
 

@@ -32,6 +32,11 @@ def saved_keys(folder: Path, context: str) -> Mapping[str, str]:
     return _read(folder).get(context, {})
 
 
+def all_saved_keys(folder: Path) -> Mapping[str, Mapping[str, str]]:
+    """The keys kept for every context, by its id. Raises: OSError, ValueError when the file cannot be read."""
+    return _read(folder)
+
+
 def save_keys(folder: Path, context: str, keys: Mapping[str, str]) -> None:
     """Keep the keys of a context; an empty mapping removes them."""
     kept = _read(folder) | {context: dict(keys)}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Self
 
 from keeps.services.archive import Backup, Restored
+from keeps.services.contexts import Reissued
 from keeps.services.doctor import Level, Report
 from keeps.wire.base import WireIn, WireOut
 
@@ -60,9 +62,6 @@ class RestoredOut(WireOut):
 
     @classmethod
     def of(cls, done: Restored) -> Self:
-        keys = {
-            context: ReissuedOut(owner_key=new.owner_key, agent_key=new.agent_key) for context, new in done.keys.items()
-        }
         return cls(
             folder=str(done.folder),
             rows=sum(sum(tables.values()) for tables in done.counts.values()),
@@ -71,7 +70,7 @@ class RestoredOut(WireOut):
             left_out=done.left_out or None,
             ledger=done.ledger,
             aside={name: str(path) for name, path in done.aside.items()},
-            keys=keys or None,
+            keys=_shown(done.keys),
             management_key=done.management_key,
         )
 
@@ -87,12 +86,14 @@ class FindingOut(WireOut):
 
 
 class ReportOut(WireOut):
-    """What was found in a folder. `accepted`: losses that were accepted on request."""
+    """What was found in a folder. `accepted`: losses that were accepted on request. Keys only when some were made."""
 
     folder: str
     sound: bool
     findings: tuple[FindingOut, ...]
     accepted: tuple[str, ...]
+    keys: dict[str, ReissuedOut] | None = None
+    management_key: str | None = None
 
     @classmethod
     def of(cls, report: Report) -> Self:
@@ -106,4 +107,16 @@ class ReportOut(WireOut):
             )
             for found in report.findings
         )
-        return cls(folder=str(report.folder), sound=report.sound, findings=findings, accepted=report.accepted)
+        return cls(
+            folder=str(report.folder),
+            sound=report.sound,
+            findings=findings,
+            accepted=report.accepted,
+            keys=_shown(report.keys),
+            management_key=report.management_key,
+        )
+
+
+def _shown(keys: Mapping[str, Reissued]) -> dict[str, ReissuedOut] | None:
+    shown = {context: ReissuedOut(owner_key=new.owner_key, agent_key=new.agent_key) for context, new in keys.items()}
+    return shown or None
