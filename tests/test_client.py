@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from keeps.client import Client, calls, walk
-from keeps.core.errors import Invalid, KeepsError, NotFound, Unavailable
+from keeps.client.given import MEMBERS
+from keeps.core.errors import Invalid, KeepsError, NotFound, Unavailable, Unprocessable
 from keeps.http.rawpath import routable
 from keeps.wire.facts import BatchIn, FactsIn
 from keeps.wire.problems import PROBLEMS, body_of
@@ -289,3 +290,89 @@ async def test_a_local_service_is_not_reached_through_a_proxy(monkeypatch: pytes
     await http.aclose()
     assert calls.http_client("https://memory.example", key=None).trust_env
     assert not calls.http_client("https://memory.example", key=None, direct=True).trust_env
+
+
+@pytest.mark.parametrize(
+    ("verb", "given", "options", "says"),
+    [
+        ("recall", ["q"], {"asof": "2026-01-01"}, "recall() has no option 'asof': did you mean 'as_of'?"),
+        ("recall", ["q"], {"limit": 3}, "recall() has no option 'limit': did you mean 'k'?"),
+        ("context", ["q"], {"lense": "a"}, "context() has no option 'lense': did you mean 'lens'?"),
+        ("remember", ["t"], {"scope": "a"}, "remember() has no option 'scope': did you mean 'scopes'?"),
+        ("remember_many", [[{"content": "t"}]], {"lables": []}, "did you mean 'labels'?"),
+        ("entity", ["person/mara"], {"asof": "x"}, "did you mean 'as_of'?"),
+        ("inspect", ["person/mara"], {"zzz": "x"}, "there are as_of, at_instant, valid_from, valid_until"),
+    ],
+)
+async def test_an_option_that_is_not_known_is_refused(
+    verb: str, given: list[Any], options: dict[str, Any], says: str
+) -> None:
+    service = Service()
+    async with service.client() as client:
+        with pytest.raises(TypeError) as error:
+            await getattr(client, verb)(*given, **options)
+    assert says in str(error.value)
+    assert service.asked == []
+
+
+@pytest.mark.parametrize("k", [0, -1, 51, True, "3"])
+async def test_k_is_a_number_from_1_to_50(k: Any) -> None:
+    async with Service().client() as client:
+        for asking in (client.recall("q", k=k), client.context("q", k=k), client.sessions.context("s", "q", k=k)):
+            with pytest.raises(Invalid, match="from 1 to 50"):
+                await asking
+
+
+MARA = {"type": "person", "name": "Mara"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ({"key": "shoe", "valu": "44"}, "triples[1]: value is missing (unknown: valu)"),
+        ({"key": "shoe", "value": None}, "triples[1]: value is missing"),
+        ({"key": "shoe"}, "triples[1]: value is missing"),
+        ({"key": "shoe", "value": "44", "validfrom": "x"}, "unknown: validfrom, did you mean 'valid_from'?"),
+        ({"key": "born", "value": 1980}, 'triples[1]: value is text: write "1980" in quotes'),
+        ({"key": "sails", "value": True}, 'value is text: write "true" in quotes'),
+        ({"key": "born", "value": ["a"]}, "value is text, not a list"),
+    ],
+)
+async def test_a_fact_that_would_be_lost_is_refused(entry: dict[str, object], says: str) -> None:
+    service = Service()
+    good = {"entity": MARA, "key": "role", "value": "pilot"}
+    async with service.client() as client:
+        with pytest.raises(Unprocessable) as error:
+            await client.remember(triples=[good, {"entity": MARA, **entry}])
+    assert says in error.value.message
+    assert service.asked == []
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"key": "role", "value": "pilot", "validFrom": "2026-01-01", "memoryCategory": "identity", "confidence": 1},
+        {"key": "works_at", "target": {"type": "organisation", "name": "Port"}, "value": None},
+        {"verb": "docked", "object": "MV Teal", "summary": "s", "occurred_at": datetime(2026, 1, 1, tzinfo=UTC)},
+        {},
+    ],
+)
+async def test_a_fact_that_says_something_is_sent(entry: dict[str, object]) -> None:
+    service = Service(ok(WROTE))
+    async with service.client() as client:
+        await client.remember(triples=[{"entity": MARA, **entry}])
+    assert service.body["infer"] == "triples"
+
+
+def test_the_members_of_a_fact_are_those_the_service_takes() -> None:
+    taken = FactsIn.model_json_schema()["properties"]["triples"]["items"]["properties"]
+    assert set(taken) == set(MEMBERS)
+
+
+async def test_a_closed_client_says_so() -> None:
+    async with Service().client() as client:
+        pass
+    with pytest.raises(Invalid, match="this Client is closed"):
+        await client.recall("q")
+    with pytest.raises(Invalid, match="this Client is closed"):
+        await client.sessions.list()

@@ -23,7 +23,7 @@ import pytest
 import keeps
 from keeps import memory as memory_module
 from keeps.client import Client
-from keeps.core.errors import NotFound, StoreRefused, Unauthenticated, Unavailable
+from keeps.core.errors import Invalid, NotFound, StoreRefused, Unauthenticated, Unavailable
 from keeps.memory import Memory
 from keeps.store.owner import LOCK_NAME, OWNER_NAME, FolderLock, Owner, read_owner
 
@@ -309,3 +309,12 @@ async def test_an_owner_that_hangs_is_said(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(Unavailable, match="does not answer"):
             async with Memory.open(folder):
                 pass
+
+
+async def test_a_closed_memory_says_so(tmp_path: Path) -> None:
+    async with Memory.open(tmp_path / "m") as memory, Memory.open(tmp_path / "m") as guest:
+        pass
+    for closed in (memory, guest):
+        with pytest.raises(Invalid, match="this Memory is closed"):
+            await closed.recall("kettle")
+    assert read_owner(tmp_path / "m") is None

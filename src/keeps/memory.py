@@ -152,6 +152,7 @@ class Memory(Client):
         await self._held.aclose()
 
     async def _ask(self, call: Call) -> Any:
+        self._check_open()
         asked = self._http
         try:
             return await answer(asked, self.context_id, call)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from keeps.client.calls import Call, path_of
+from keeps.client.given import check_k
 from keeps.wire.keys import KeyListOut, MintedKey
 from keeps.wire.principals import EffectiveOut, PrincipalListOut, PrincipalOut
 from keeps.wire.scopes import ScopeForgetOut, ScopeListOut, ScopeNode
@@ -66,6 +67,7 @@ class Sessions(Noun):
 
     async def context(self, session: str, query: str, *, k: int | None = None) -> str:
         """What of one session answers a question, as a block for a prompt. Raises: NotFound."""
+        check_k(k)
         path = path_of("sessions", session, "context")
         call = Call(method="POST", path=path, body={"query": query, "k": k}, repeatable=True)
         return SessionContextOut.parse(await self._ask(call)).context

@@ -10,9 +10,10 @@ from typing import Any, Literal, Protocol, Self, TypedDict, TypeVar, Unpack
 import httpx
 
 from keeps.client.calls import DEFAULT_ENDPOINT, Call, answer, http_client, path_of, unreachable
+from keeps.client.given import check_options, check_triples
 from keeps.client.nouns import Keys, Principals, Scopes, ScopeSpelling, Sessions
 from keeps.core.entities import parse_ref
-from keeps.core.errors import Unavailable
+from keeps.core.errors import Invalid, Unavailable
 from keeps.core.pages import MAX_LIMIT
 from keeps.wire import entities as wire_entities
 from keeps.wire.entities import EntityListOut, EntityOut, EntitySearchOut, HistoryOut, NeighboursOut
@@ -85,6 +86,9 @@ _WIRE_NAMES = {
     "valid_until": "validUntil",
     "include_duplicates": "includeDuplicates",
 }
+_WRITTEN = Written.__optional_keys__
+_WHEN = When.__optional_keys__
+_ASKED = Asked.__optional_keys__
 _FACT_NAMES = {"session": "session_id", "category": "memory_category"}
 
 
@@ -108,6 +112,7 @@ class Client:
         self.context_id = context
         self._on_behalf_of = on_behalf_of
         self._timeout_s = timeout_s
+        self._closed = False
         self._http = http_client(endpoint, key=key, on_behalf_of=on_behalf_of, timeout_s=timeout_s, transport=transport)
         self.sessions = Sessions(self._ask)
         self.scopes = Scopes(self._ask)
@@ -120,7 +125,8 @@ class Client:
         return str(self._http.base_url).rstrip("/")
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; a verb that is called later raises `Invalid`."""
+        self._closed = True
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:
@@ -132,10 +138,15 @@ class Client:
         await self.close()
 
     async def _ask(self, call: Call) -> Any:
+        self._check_open()
         try:
             return await answer(self._http, self.context_id, call)
         except httpx.ConnectError:
             raise unreachable(self.endpoint) from None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Invalid(f"this {type(self).__name__} is closed: open another")
 
     async def _get(self, path: str, /, **params: object) -> Any:
         return await self._ask(Call(method="GET", path=path, params=params, repeatable=True))
@@ -155,11 +166,14 @@ class Client:
 
         A triple is a mapping: `{"entity": {"type": "person", "name": "Mara"}, "key": "role", "value": "pilot"}`.
         With triples `infer` is `triples`; a text without `infer` is read by a model when the service has one.
+        An entry with a key needs a value, a target or a verb, and a member that is not known is refused.
 
         Raises: Invalid, Unprocessable, Forbidden, Unavailable.
         """
-        if infer is None and triples is not None:
-            infer = "triples"
+        check_options("remember", about, _WRITTEN)
+        if triples is not None:
+            check_triples(triples)
+            infer = infer or "triples"
         body: dict[str, object] = {"text": text, "triples": triples, "infer": infer}
         key = about.pop("idempotency_key", None)
         body |= {_FACT_NAMES.get(name, name): value for name, value in about.items()}
@@ -180,6 +194,7 @@ class Client:
 
         Raises: as `remember`.
         """
+        check_options("remember_many", about, _WRITTEN)
         body: dict[str, object] = {"messages": messages, "infer": infer, "extract": extract}
         key = about.pop("idempotency_key", None)
         body |= {_FACT_NAMES.get(name, name): value for name, value in about.items()}
@@ -188,6 +203,7 @@ class Client:
 
     async def recall(self, query: str, **asked: Unpack[Asked]) -> QueryOut:
         """What answers a question, the best first; no hits when nothing does. Raises: Invalid."""
+        check_options("recall", asked, _ASKED)
         return QueryOut.parse(await self._post("/query", {"query": query, **_wire(asked)}))
 
     async def context(self, query: str, *, subject: str | None = None, **asked: Unpack[Asked]) -> ContextOut:
@@ -195,6 +211,7 @@ class Client:
 
         `subject`: facts about this entity only, written `person/mara`. Raises: Invalid.
         """
+        check_options("context", asked, _ASKED)
         found = await self._post("/context", {"query": query, "subject": subject, **_wire(asked)})
         return ContextOut.parse(found)
 
@@ -235,6 +252,7 @@ class Client:
 
     async def entity(self, ref: str, *, limit: int | None = None, **when: Unpack[When]) -> EntityOut:
         """One entity, written `person/mara`, with its facts and relations. Raises: NotFound, Invalid."""
+        check_options("entity", when, _WHEN)
         return EntityOut.parse(await self._get(_entity_path(ref), limit=limit, **_wire(when)))
 
     async def history(
@@ -282,6 +300,7 @@ class Client:
 
     async def inspect(self, ref: str, **when: Unpack[When]) -> InspectOut:
         """One thing by its reference: `attribute:person/mara/role`, `turn:<id>` … Raises: NotFound, Invalid."""
+        check_options("inspect", when, _WHEN)
         return InspectOut.parse(await self._get("/inspect", ref=ref, **_wire(when)))
 
     async def whoami(self) -> MeOut:
