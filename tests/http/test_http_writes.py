@@ -234,6 +234,8 @@ async def test_worked_example_7_writes_are_refused_and_reads_are_empty(served: A
         ("/facts", {"text": "x" * (512 * 1024 + 1), "infer": "none"}, 413),
         ("/facts", {"infer": "triples", "triples": []}, 422),
         ("/facts", {"text": "x", "observed_at": "2026-01-01T00:00:00"}, 400),
+        ("/facts", {"text": "x", "observed_at": "2062-01-01T00:00:00Z"}, 400),
+        ("/facts/batch", {"messages": [{"content": "x", "ts": "2062-01-01T00:00:00Z"}]}, 400),
         ("/facts/batch", {"messages": []}, 400),
         ("/facts/batch", {"messages": [{"content": "x"}] * 1001}, 400),
         ("/query", {"query": " "}, 400),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
+import pytest
+
+from keeps.core.errors import Invalid
 from keeps.core.scopes import parse_scopes
 from keeps.core.triples import parse_triples
 from keeps.services.remember import Infer, Message, Remember, Remembered, remember
 from keeps.services.runtime import Context, Runtime
 from keeps.store import facts as store_facts
-from tests.services.conftest import caller
+from tests.services.conftest import HandClock, caller
 
 
 async def state(rt: Runtime, context: Context, key: str, value: str, **more: object) -> Remembered:
@@ -80,3 +83,56 @@ async def test_a_backdated_value_goes_into_its_place(rt: Runtime, context: Conte
         datetime(2022, 1, 1, tzinfo=UTC),
         datetime(2021, 1, 1, tzinfo=UTC),
     ]
+
+
+async def test_what_is_known_in_the_future_is_refused_and_leaves_its_key_alone(
+    rt: Runtime, context: Context, clock: HandClock
+) -> None:
+    late = clock.now + timedelta(hours=24, minutes=1)
+    with pytest.raises(Invalid, match="future"):
+        await state(rt, context, "role", "captain", observed_at=late)
+    with pytest.raises(Invalid, match="future"):
+        await remember(
+            rt, context, caller(), Remember(messages=[Message(text="one"), Message(text="two", observed_at=late)])
+        )
+    with pytest.raises(Invalid, match="future"):
+        await state(rt, context, "role", "captain", observed_at=datetime(2062, 1, 1, tzinfo=UTC))
+    done = await state(rt, context, "role", "pilot")
+    entity = done.extraction.facts[0].entity  # type: ignore[union-attr]
+    versions = await store_facts.versions(context.db, context.sets, entity, "role", context.sets.everything())
+    assert [v.value for v in versions] == ["pilot"]
+    assert await context.finder.find("one two", context.sets.everything()) == []
+
+
+async def test_a_clock_that_is_ahead_by_a_day_is_believed(rt: Runtime, context: Context, clock: HandClock) -> None:
+    soon = clock.now + timedelta(hours=23, minutes=59)
+    done = await state(rt, context, "role", "pilot", observed_at=soon)
+    assert done.extraction is not None
+    assert done.extraction.facts[0].clocks.known_at == soon
+    said = await remember(rt, context, caller(), Remember(messages=[Message(text="ahoy", observed_at=soon)]))
+    assert len(said.turns) == 1
+
+
+async def test_what_will_be_true_may_lie_far_ahead(rt: Runtime, context: Context) -> None:
+    triples = parse_triples(
+        [
+            {
+                "entity": {"type": "person", "name": "Mara"},
+                "key": "role",
+                "value": "captain",
+                "valid_from": "2062-01-01T00:00:00Z",
+            },
+            {
+                "entity": {"type": "person", "name": "Mara"},
+                "verb": "retires",
+                "summary": "Mara retires",
+                "occurred_at": "2062-01-01T00:00:00Z",
+            },
+        ],
+        anchor=rt.clock(),
+    )
+    request = Remember(infer=Infer.TRIPLES, triples=triples, scope=parse_scopes("user/mara"))
+    done = await remember(rt, context, caller("user/mara"), request)
+    assert done.extraction is not None
+    assert done.extraction.facts[0].clocks.valid_from == datetime(2062, 1, 1, tzinfo=UTC)
+    assert done.extraction.actions[0].occurred_at == datetime(2062, 1, 1, tzinfo=UTC)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from keeps.core import access
 from keeps.core.access import Caller, PrincipalKind, Verb
@@ -26,6 +26,9 @@ from keeps.store import sessions as store_sessions
 from keeps.store.commit import Batch
 from keeps.store.db import RecordID
 
+CLOCKS_DIFFER: Final = timedelta(hours=24)
+"""How far the clock of who writes may be ahead of ours: what is known later than that is refused."""
+
 
 class Infer(StrEnum):
     """What is made of a text: `full` and `preview` extract with a model, `triples` takes facts as given."""
@@ -38,7 +41,7 @@ class Infer(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One thing said. `observed_at`: when, if it is not now."""
+    """One thing said. `observed_at`: when, if it is not now; not in the future."""
 
     text: str
     role: Role = Role.USER
@@ -49,7 +52,8 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remember:
-    """A write. `scope` None means the session's, else the caller's home. `triples` only with `Infer.TRIPLES`."""
+    """A write. `scope` None means the session's, else the caller's home. `triples` only with `Infer.TRIPLES`.
+    `observed_at`: when all of it was known, if it is not now; not in the future."""
 
     infer: Infer = Infer.NONE
     messages: Sequence[Message] = ()
@@ -80,7 +84,7 @@ async def remember(rt: Runtime, context: Context, caller: Caller, request: Remem
 
     Raises:
         Forbidden: the scope, or the session, lies outside what the caller may write.
-        Invalid: empty or unstorable text.
+        Invalid: empty or unstorable text, or known more than 24 hours from now.
         TooLarge: a turn above 512 KiB.
         Unavailable: nothing was stored; try again.
     """
@@ -89,6 +93,7 @@ async def remember(rt: Runtime, context: Context, caller: Caller, request: Remem
         access.check_write(request.scope, region)
     if not region:
         caller.default_scope()
+    _check_known(request, rt.clock())
     messages = [_cleaned(message) for message in request.messages]
     if request.infer is Infer.PREVIEW:
         return Remembered(infer=request.infer, session=RowId(request.session or new_id()), extraction=Extraction())
@@ -110,6 +115,16 @@ async def remember(rt: Runtime, context: Context, caller: Caller, request: Remem
 def turn_texts(turn: Turn) -> list[str]:
     """The texts a turn may be named by in a forget."""
     return [turn.content, f"{turn.speaker}: {turn.content}"] if turn.speaker else [turn.content]
+
+
+def _check_known(request: Remember, now: datetime) -> None:
+    """Nothing is known in the future: such a value would answer at once, and before all that is written until then."""
+    for moment in (request.observed_at, *(message.observed_at for message in request.messages)):
+        if moment is not None and moment > now + CLOCKS_DIFFER:
+            raise Invalid(
+                "observed_at (ts of a message) lies in the future: at most 24 hours from now are accepted, for clocks "
+                "that differ. It says when something was said or seen; for when it will be true use valid_from"
+            )
 
 
 def _cleaned(message: Message) -> tuple[Message, bool]:
