@@ -318,3 +318,25 @@ async def test_a_closed_memory_says_so(tmp_path: Path) -> None:
         with pytest.raises(Invalid, match="this Memory is closed"):
             await closed.recall("kettle")
     assert read_owner(tmp_path / "m") is None
+
+
+GUEST = """
+import asyncio, json, sys
+from keeps import Memory
+
+async def main():
+    async with Memory.open(sys.argv[1]) as memory:
+        await memory.remember("the kettle is blue", infer="none")
+        assert (await memory.recall("kettle")).hits
+        print(json.dumps([memory.owner, sorted(name for name in sys.argv[2:] if name in sys.modules)]))
+
+asyncio.run(main())
+"""
+
+
+async def test_who_joins_an_owner_loads_nothing_of_the_server(tmp_path: Path) -> None:
+    server_half = ["fastapi", "uvicorn", "starlette", "keeps.http.app", "keeps.owning"]
+    async with Memory.open(tmp_path / "m"):
+        command = [sys.executable, "-c", GUEST, str(tmp_path / "m"), *server_half]
+        ran = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
+    assert json.loads(ran.stdout) == [False, []]

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import secrets
+import importlib
 import time
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from importlib.metadata import version
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import httpx
-from fastapi import FastAPI
 
 from keeps.client import Call, Client
 from keeps.client.calls import answer, http_client, unreachable
-from keeps.config import DEFAULT_HOST, Config
+from keeps.config import Config
 from keeps.core.errors import NotFound, StoreRefused, Unavailable
-from keeps.http.app import create_app
-from keeps.http.listen import listening
-from keeps.http.routes import local
-from keeps.services import contexts, upkeep
-from keeps.services.contexts import Bootstrapped
-from keeps.services.runtime import Runtime, open_runtime
 from keeps.store import secrets as store_secrets
-from keeps.store.owner import FolderLock, Owner, read_owner
+from keeps.store.owner import Owner, read_owner
+
+if TYPE_CHECKING:
+    from keeps.owning import Owned
 
 DEFAULT_FOLDER: Final = Path("memory")
 DEFAULT_CONTEXT: Final = "default"
@@ -36,54 +29,10 @@ PATIENCE_S: Final = 15.0
 
 HEALTH_TIMEOUT_S: Final = 5.0
 _PAUSE_S: Final = 0.05
-_LOOKED_AT_FIRST: Final = 64
-"""How many contexts are opened before the first answer; each takes a tenth of a second. Others open when asked for."""
+_SERVER_HALF: Final = "keeps.owning"
+"""Loaded only when a folder is free: it brings the engine and the web framework along."""
 
 _IN_PROCESS: Final = "http://127.0.0.1"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owned:
-    """A data folder this process owns and serves. `minted`: the keys made because it was empty."""
-
-    rt: Runtime
-    app: FastAPI
-    endpoint: str
-    minted: Bootstrapped | None
-
-
-@asynccontextmanager
-async def owning(
-    config: Config, *, host: str = DEFAULT_HOST, port: int = 0, context: str | None = DEFAULT_CONTEXT
-) -> AsyncGenerator[Owned]:
-    """The data folder of `config`, owned and served until the block ends; an empty one gets `context`, if any.
-
-    Raises: StoreRefused: another process owns the folder, or it cannot be used as it is. Conflict: the port is taken.
-    """
-    if config.data is None:
-        raise ValueError("only a folder can be owned")
-    with FolderLock(config.data) as lock:
-        async with AsyncExitStack() as held:
-            rt = await held.enter_async_context(open_runtime(config))
-            minted = None
-            if context is not None and not await contexts.list_all(rt):
-                minted = await contexts.bootstrap(rt, context)
-            for row in (await contexts.list_all(rt))[:_LOOKED_AT_FIRST]:
-                await rt.context(row.id)  # a record that lost rows is refused here, not at somebody's first request
-            await held.enter_async_context(upkeep.kept_up(rt))
-            app, token = create_app(rt, host=host), secrets.token_urlsafe(32)
-            app.include_router(local.router(token))
-            endpoint = await held.enter_async_context(listening(app, host=host, port=port))
-            lock.publish(
-                Owner(
-                    endpoint=endpoint,
-                    token=token,
-                    pid=os.getpid(),
-                    started_at=rt.clock(),
-                    version=version("keeps"),
-                )
-            )
-            yield Owned(rt=rt, app=app, endpoint=endpoint, minted=minted)
 
 
 class Memory(Client):
@@ -196,7 +145,7 @@ class Memory(Client):
 
     async def _own(self) -> None:
         async with AsyncExitStack() as held:
-            owned = await held.enter_async_context(owning(self._config, context=self.context_id))
+            owned = await held.enter_async_context(_owning(self._config, self.context_id))
             transport = httpx.ASGITransport(owned.app, raise_app_exceptions=False)
             await self._sit(http_client(_IN_PROCESS, key=self._found_key(), transport=transport), owned)
             self._held.push_async_exit(held.pop_all())
@@ -226,3 +175,7 @@ class Memory(Client):
                 f"`keeps bootstrap --data {self.folder} --context {self.context_id}`, or give a key"
             )
         return key
+
+
+def _owning(config: Config, context: str) -> AbstractAsyncContextManager[Owned]:
+    return importlib.import_module(_SERVER_HALF).owning(config, context=context)

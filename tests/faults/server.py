@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from keeps.cli.app import app
 from keeps.config import Config
 from keeps.core.errors import Unavailable
-from keeps.memory import owning
+from keeps.owning import owning
 from keeps.store.owner import read_owner
 from keeps.store.secrets import saved_keys
 
@@ -102,7 +102,7 @@ class Owner(Folder):
             self._ready.set()
 
     async def _serve(self) -> None:
-        async with owning(Config(data=self.folder)) as owned:
+        async with owning(Config(data=self.folder), context="default") as owned:
             self.endpoint, self._loop = owned.endpoint, asyncio.get_running_loop()
             self._ready.set()
             await self._stopping.wait()

@@ -18,7 +18,8 @@ from keeps.cli.reach import confirm, console, errors, said, settings, show_json
 from keeps.client.calls import http_client, read, unreachable
 from keeps.core.errors import StoreRefused, Unavailable
 from keeps.http.routes.local import BACKUP_PATH
-from keeps.memory import DEFAULT_FOLDER, owning
+from keeps.memory import DEFAULT_FOLDER
+from keeps.owning import owning
 from keeps.services import archive
 from keeps.services.archive import Step
 from keeps.services.doctor import doctor as look_over

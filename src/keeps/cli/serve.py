@@ -14,7 +14,8 @@ import typer
 
 from keeps.cli.reach import note, settings, show_json
 from keeps.config import DEFAULT_HOST, DEFAULT_PORT, Config
-from keeps.memory import DEFAULT_CONTEXT, DEFAULT_FOLDER, Owned, owning
+from keeps.memory import DEFAULT_CONTEXT, DEFAULT_FOLDER
+from keeps.owning import Owned, owning
 from keeps.services import contexts
 from keeps.services.context import count_waiting
 from keeps.services.contexts import Bootstrapped
@@ -96,7 +97,7 @@ async def _serve(config: Config, host: str, port: int) -> None:
 
     for number in _SIGNALS:
         loop.add_signal_handler(number, end)
-    async with owning(config, host=host, port=port) as owned:
+    async with owning(config, host=host, port=port, context=DEFAULT_CONTEXT) as owned:
         _tell(config, owned, host, await count_waiting(owned.rt))
         await stop.wait()
         note("Stopping …")
