@@ -280,11 +280,26 @@ async def test_forget_tells_before_it_removes(http: httpx.AsyncClient) -> None:
     told = (await http.post("/forget", json={"query": text, "dryRun": True})).json()
     assert told["deleted"] == told["memories"] == 1
     assert len(told["ids"]) == 1
+    assert told["matches"] == [{"id": told["ids"][0], "text": text}]
     near = (await http.post("/forget", json={"query": text.split()[-1], "dry_run": True})).json()
     assert near["deleted"] == 0
     assert [miss["text"] for miss in near["nearMisses"]] == [text]
     done = (await http.post("/forget", json={"ids": told["ids"]})).json()
     assert done["deleted"] == told["deleted"]
+
+
+async def test_the_reply_of_a_real_forget_holds_no_text(http: httpx.AsyncClient) -> None:
+    text = fresh("the spare key hangs behind ")
+    await http.post("/facts", json=note(text))
+    body = {"query": text, "ids": [text, "turn:" + "a" * 20, "person/nobody/pin"]}
+    told = (await http.post("/forget", json={**body, "dryRun": True})).json()
+    assert told["unknownIds"] == body["ids"]
+    for purge in (False, True):
+        key = {"Idempotency-Key": fresh("k")}
+        for _ in range(2):
+            done = await http.post("/forget", json={**body, "purge": purge}, headers=key)
+            assert done.json() == {"deleted": 1, "memories": 1, "unknownIds": ["ids[0]", "ids[1]", "ids[2]"]}
+    assert "unknownIds" not in (await http.post("/forget", json={"query": "nothing like it"})).json()
 
 
 async def test_sessions_are_walked_page_by_page(http: httpx.AsyncClient) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from keeps.core.access import Caller, Verb
+from keeps.core.access import Caller, PrincipalKind, Verb
 from keeps.core.entities import entity_ref
 from keeps.core.errors import Forbidden, Invalid, NotFound, StaleHead, Unavailable
 from keeps.core.replies import ReplyKey
@@ -196,6 +197,87 @@ class TestChoosing:
             rt, context, ids=("attribute:nope", "turn:" + "a" * 20, "principal:" + "a" * 20, "", "entity:")
         )
         assert gone.rows == 0
+        assert gone.unknown == (0, 1, 2, 3, 4)
+
+    async def test_ids_that_name_nothing_are_told_by_place(self, rt: Runtime, context: Context) -> None:
+        done = await state(rt, context, ("role", "pilot"))
+        ids = (fact_ref(done), "turn:" + "a" * 20, "person/mara/role", "person/nobody")
+        assert (await drop(rt, context, ids=ids, dry_run=True)).unknown == (1, 3)
+        assert (await drop(rt, context, ids=ids)).unknown == (1, 3)
+        assert (await drop(rt, context, ids=ids)).unknown == (0, 1, 2, 3)
+        assert (await drop(rt, context, ids=ids, purge=True)).unknown == (1, 3)
+
+    @pytest.mark.parametrize("by", ["query", "ids"])
+    @pytest.mark.parametrize("slot", ["attribute:person/mara/role", "person/Mara/role", "attribute:Person/MARA/Role"])
+    @pytest.mark.parametrize("purge", [False, True])
+    async def test_a_slot_by_reference_takes_all_its_values_and_no_more(
+        self, rt: Runtime, context: Context, by: str, slot: str, purge: bool
+    ) -> None:
+        old = await state(rt, context, ("role", "deckhand"))
+        new = await state(rt, context, ("role", "pilot"), ("city", "Lyon"))
+        await state(rt, context, ("role", "cook"), name="Ben")
+        gone = await drop(rt, context, purge=purge, **{by: slot if by == "query" else (slot,)})
+        assert gone.memories == 1
+        assert {fact_ref(old), fact_ref(new)} <= set(gone.refs)
+        everything = context.sets.everything()
+        assert [f.value for f in await store_facts.of_entity(context.db, context.sets, MARA, everything)] == ["Lyon"]
+        ben = entity_ref("person", "Ben")
+        assert [f.value for f in await store_facts.of_entity(context.db, context.sets, ben, everything)] == ["cook"]
+
+    @pytest.mark.parametrize("by", ["query", "ids"])
+    @pytest.mark.parametrize("named", ["entity:person/mara", "person/Mara", "person:mara", "PERSON:Mara"])
+    async def test_an_entity_by_reference_takes_all_about_it(
+        self, rt: Runtime, context: Context, by: str, named: str
+    ) -> None:
+        await state(rt, context, ("role", "pilot"), ("city", "Lyon"))
+        await state(rt, context, ("role", "cook"), name="Ben")
+        gone = await drop(rt, context, **{by: named if by == "query" else (named,)})
+        assert gone.memories == 2
+        assert await store_facts.of_entity(context.db, context.sets, MARA, context.sets.everything()) == []
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            "attribute:person/mara/salary",
+            "attribute:person/mara",
+            "attribute:organisation/mara/role",
+            "attribute:role",
+            "person/mara/salary",
+            "person/mara role",
+            "person/",
+            "person:nobody",
+            "topic/mara",
+            "topic:role",
+            "entity:mara",
+            "entity:role",
+            "mara/role",
+            "mara:role",
+            "person/mara/",
+            "relation:person/mara-[role]->topic/x",
+        ],
+    )
+    @pytest.mark.parametrize("by", ["query", "ids"])
+    async def test_what_only_looks_like_a_reference_names_nothing(
+        self, rt: Runtime, context: Context, by: str, words: str
+    ) -> None:
+        await state(rt, context, ("role", "pilot"), ("person_mara_salary", "x"), ("person_mara_role", "y"))
+        gone = await drop(rt, context, purge=True, **{by: words if by == "query" else (words,)})
+        assert (gone.rows, gone.memories) == (0, 0)
+
+    async def test_words_that_look_like_a_reference_still_name_a_text(self, rt: Runtime, context: Context) -> None:
+        await say(rt, context, "person/mara/salary")
+        await say(rt, context, "event: party on Friday")
+        assert (await drop(rt, context, "person/mara/salary")).memories == 1
+        assert (await drop(rt, context, "Event: party on friday")).memories == 1
+
+    async def test_a_name_with_a_slash_is_the_entity_before_it_is_a_slot(self, rt: Runtime, context: Context) -> None:
+        await state(rt, context, ("role", "pilot"))
+        await state(rt, context, ("city", "Lyon"), name="mara/role")
+        await drop(rt, context, "person/mara/role")
+        everything = context.sets.everything()
+        assert [f.value for f in await store_facts.of_entity(context.db, context.sets, MARA, everything)] == ["pilot"]
+        await drop(rt, context, "attribute:person/mara/role")
+        assert await store_facts.of_entity(context.db, context.sets, MARA, everything) == []
 
     async def test_at_most_twenty_by_words_and_no_limit_by_id(self, rt: Runtime, context: Context) -> None:
         done = await state(rt, context, *((f"key_{n}", f"value {n}") for n in range(23)))
@@ -249,14 +331,89 @@ class TestChoosing:
         assert await rows_in(context, "instruction") == []
 
 
+class TestMatches:
+    """What would go is told in words, to those who may read them."""
+
+    async def test_one_line_a_memory_by_its_newest_value(self, rt: Runtime, context: Context) -> None:
+        await state(rt, context, ("role", "deckhand"))
+        new = await state(rt, context, ("role", "pilot"))
+        said = await say(rt, context, "pilot")
+        told = await drop(rt, context, "pilot", dry_run=True)
+        assert [(m.ref, m.text) for m in told.matches] == [
+            (f"turn:{said.turns[0]}", "pilot"),
+            (fact_ref(new), "Mara's role is pilot."),
+        ]
+
+    async def test_a_long_text_is_cut_and_on_one_line(self, rt: Runtime, context: Context) -> None:
+        text = "line one\nline two " + "x" * 300
+        said = await say(rt, context, text)
+        (match,) = (await drop(rt, context, ids=(f"turn:{said.turns[0]}",), dry_run=True)).matches
+        assert match.text == text.replace("\n", " ")[:200]
+
+    async def test_at_most_twenty(self, rt: Runtime, context: Context) -> None:
+        done = await state(rt, context, *((f"key_{n}", f"value {n}") for n in range(23)))
+        assert done.extraction is not None
+        ids = tuple(f"attribute:{fact.id}" for fact in done.extraction.facts)
+        told = await drop(rt, context, ids=ids, dry_run=True)
+        assert (told.memories, len(told.matches)) == (23, 20)
+
+    async def test_a_real_forget_tells_no_text(self, rt: Runtime, context: Context) -> None:
+        await state(rt, context, ("role", "pilot"))
+        gone = await drop(rt, context, "pilot")
+        assert gone.memories == 1
+        assert (gone.matches, gone.near_misses) == ((), ())
+
+    async def test_who_may_forget_and_not_read_sees_no_text(self, rt: Runtime, context: Context) -> None:
+        await state(rt, context, ("role", "canary"))
+        await say(rt, context, "the canary sings")
+        own = caller("user/mara")
+        blind = replace(own, key_grants={verb: held for verb, held in own.principal.grants.items() if verb != READ})
+        for who, texts in ((own, 1), (blind, 0)):
+            told = await drop(rt, context, "canary", who=who, dry_run=True)
+            assert told.memories == 1
+            assert (len(told.matches), len(told.near_misses)) == (texts, texts)
+
+    async def test_what_was_forgotten_is_not_told_again(self, rt: Runtime, context: Context) -> None:
+        done = await state(rt, context, ("role", "canary"))
+        await drop(rt, context, "canary")
+        told = await drop(rt, context, ids=(fact_ref(done),), purge=True, dry_run=True)
+        assert (told.memories, told.matches) == (1, ())
+
+    async def test_what_waits_for_a_person_is_told_too(self, rt: Runtime, context: Context) -> None:
+        triples = parse_triples(
+            [{"entity": {"type": "person", "name": "Mara"}, "key": "role", "value": "pilot"}], anchor=rt.clock()
+        )
+        request = Remember(infer=Infer.TRIPLES, triples=triples, scope=parse_scopes("user/mara"))
+        await remember(rt, context, caller(kind=PrincipalKind.HUMAN), request)
+        done = await state(rt, context, ("role", "captain"))
+        assert done.extraction is not None
+        (waiting,) = done.extraction.proposals
+        (match,) = (await drop(rt, context, "captain", dry_run=True)).matches
+        assert (match.ref, match.text) == (f"proposal:{waiting.id}", "Mara's role is captain.")
+
+    async def test_an_entity_without_rows_is_told_by_its_name(self, rt: Runtime, context: Context) -> None:
+        bare = parse_triples([{"entity": {"type": "person", "name": "Ben"}}], anchor=rt.clock())
+        await remember(
+            rt, context, caller(), Remember(infer=Infer.TRIPLES, triples=bare, scope=parse_scopes("user/mara"))
+        )
+        (match,) = (await drop(rt, context, "person:ben", dry_run=True)).matches
+        assert (match.ref, match.text) == ("entity:person/ben", "person/ben")
+
+
 class TestWhose:
     async def test_nothing_outside_the_region_is_touched_or_told(self, rt: Runtime, context: Context) -> None:
         done = await state(rt, context, ("role", "canary-bob"), scope="user/bob", name="Bob")
         alice = caller("user/alice")
-        for more in ({"query": "canary-bob"}, {"ids": (fact_ref(done),)}):
+        nowhere = fact_ref(done).replace(fact_ref(done)[-1], "0")
+        slots = ("attribute:person/bob/role", "person/bob/role", "entity:person/bob")
+        for more in ({"query": "canary-bob"}, *({"query": slot} for slot in slots)):
             for dry_run in (True, False):
                 gone = await forget(rt, context, alice, Forget(purge=True, dry_run=dry_run, **more))  # type: ignore[arg-type]
                 assert gone == Forgotten(rows=0, memories=0)
+        for ids in ((fact_ref(done),), (nowhere,), slots):
+            for dry_run in (True, False):
+                gone = await forget(rt, context, alice, Forget(purge=True, dry_run=dry_run, ids=ids))
+                assert gone == Forgotten(rows=0, memories=0, unknown=tuple(range(len(ids))))
         assert await row(context, fact_ref(done)) is not None
 
     async def test_without_the_verb_it_is_refused(self, rt: Runtime, context: Context) -> None:

@@ -10,9 +10,10 @@ from typing import Final
 
 from keeps.core import erasure
 from keeps.core.access import Region
-from keeps.core.entities import EntityRef, EntityType, normalise_key, normalise_name, parse_ref
+from keeps.core.entities import EntityRef, known_type, normalise_key, normalise_name
 from keeps.core.erasure import Clause, Fate, Gone, Order, Presence
 from keeps.core.errors import Invalid
+from keeps.core.references import KeyReference, parse_reference
 from keeps.core.scopes import Lens, Pattern, Scope
 from keeps.core.sessions import RENDERED, Session
 from keeps.core.text import fold
@@ -50,13 +51,17 @@ class Unit:
 
 @dataclass(slots=True, kw_only=True)
 class Choice:
-    """What was chosen: the order, where its rows lie, the names to hold alone meanwhile, the units behind it."""
+    """What was chosen: the order, where its rows lie, the names to hold alone meanwhile, the units behind it.
+
+    `unknown`: places among the ids of those that name nothing.
+    """
 
     order: Order
     scope_sets: dict[str, str]
     names: set[str]
     units: list[Unit] = field(default_factory=list[Unit])
     remaining: int = 0
+    unknown: tuple[int, ...] = ()
 
 
 class Chooser:
@@ -85,9 +90,11 @@ class Chooser:
 
     async def choose(self, query: str | None, ids: Sequence[str]) -> Choice:
         """What the words equal, at most `MAX_BY_WORDS` memories, and what the ids name."""
-        by_id = await self._by_ids(ids) if ids else []
+        by_id, unknown = await self._by_ids(ids)
         by_words = await self._by_words(query) if query and query.strip() else []
-        return await self._choice([*by_id, *by_words[:MAX_BY_WORDS]], remaining=max(0, len(by_words) - MAX_BY_WORDS))
+        choice = await self._choice([*by_id, *by_words[:MAX_BY_WORDS]], remaining=max(0, len(by_words) - MAX_BY_WORDS))
+        choice.unknown = unknown
+        return choice
 
     async def choose_entity(self, ref: EntityRef) -> Choice:
         """Everything about an entity."""
@@ -146,39 +153,64 @@ class Chooser:
             for row in await store_named.instructions(db, own)
             if folded in (fold(row["description"]), fold(row["summary"]), fold(row["label"]))
         ]
-        units = await self._by_ids([query]) if _ID.fullmatch(query.strip()) else []
+        units = (await self._by_ids([query]))[0] if _ID.fullmatch(query.strip()) else []
         units += await self._whole(texts)
-        units += await self._of_entities(await self._entities(query, own))
-        if (key := _key_of(query)) is not None:
-            units += await self._whole(await store_named.by_key(db, key, own))
+        units += (referred := await self._by_reference(query))
+        if not referred and not _is_path(query):
+            units += await self._of_entities(await self._entities(query, own))
+            if (key := _key_of(query)) is not None:
+                units += await self._whole(await store_named.by_key(db, key, own))
         return _distinct(units)
 
     async def _entities(self, query: str, own: Collection[str]) -> list[Presence]:
-        named = _named_entity(query)
-        if named is not None:
-            return await self._known(named, own)
         try:
             name = normalise_name(query)
         except Invalid:
             return []
         return await store_named.entities_named(self._context.db, name, own, hidden=self._gone is Gone.PURGE)
 
+    async def _by_reference(self, text: str) -> list[Unit]:
+        """What a reference to an entity, or to a key of one, names.
+
+        `person/mara/role` is the entity `mara/role` where that is known, else the key `role` of `mara`.
+        """
+        reference = _reference(text)
+        if isinstance(reference, EntityRef):
+            presences = await self._known(reference, self.own)
+            if presences:
+                return await self._of_entities(presences)
+            reference = _reference(f"attribute:{text.strip()}") if _is_bare_path(text) else None
+        return await self._of_key(reference) if isinstance(reference, KeyReference) else []
+
+    async def _of_key(self, reference: KeyReference) -> list[Unit]:
+        """Every value of a key of an entity."""
+        presences = await self._known(reference.entity, self.own)
+        rows = await store_named.rows_of(self._context.db, presences) if presences else []
+        return await self._whole([row for row in rows if row.get("key") == reference.key and _is_fact(row)])
+
     async def _known(self, ref: EntityRef, own: Collection[str]) -> list[Presence]:
         """Where an entity is known; a hidden one can only be purged."""
         return await store_named.entity_in(self._context.db, str(ref), own, hidden=self._gone is Gone.PURGE)
 
-    async def _by_ids(self, ids: Iterable[str]) -> list[Unit]:
-        refs: list[str] = []
-        units: list[Unit] = []
-        for text in ids:
-            found = _ID.fullmatch(text.strip())
-            if found is not None:
-                refs += _refs_of(found)
-            elif (entity := _named_entity(text)) is not None:
-                units += await self._of_entities(await self._known(entity, self.own))
+    async def _by_ids(self, ids: Sequence[str]) -> tuple[list[Unit], tuple[int, ...]]:
+        """What the ids name that can still go, and the places of those that name nothing."""
         own = self.own
-        rows = (await store_facts.records(self._context.db, list(dict.fromkeys(refs)))).values()
-        return _distinct([*await self._whole([row for row in rows if row["scope_set"] in own]), *units])
+        refs = {place: _refs_of(found) for place, text in enumerate(ids) if (found := _ID.fullmatch(text.strip()))}
+        wanted = dict.fromkeys(ref for named in refs.values() for ref in named)
+        stored = (await store_facts.records(self._context.db, list(wanted))).values()
+        rows = [row for row in stored if row["scope_set"] in own]
+        standing = {ref_of_row(row) for row in self._standing(rows)}
+        units = await self._whole(rows)
+        unknown: list[int] = []
+        for place, text in enumerate(ids):
+            if place in refs:
+                known = not standing.isdisjoint(refs[place])
+            else:
+                units += (referred := await self._by_reference(text))
+                known = bool(referred)
+            if not known:
+                unknown.append(place)
+        return _distinct(units), tuple(unknown)
 
     async def _of_entities(self, presences: Sequence[Presence]) -> list[Unit]:
         """Everything about entities; one that has no rows is a unit of its own."""
@@ -196,14 +228,14 @@ class Chooser:
 
     async def _whole(self, rows: Sequence[Record]) -> list[Unit]:
         """The memories that rows belong to: facts with all their versions, a turn of ours with what it tells."""
-        facts = [row for row in rows if row["id"].table_name == "attribute"]
-        others = [row for row in rows if row["id"].table_name != "attribute"]
+        facts = [row for row in rows if _is_fact(row)]
+        others = [row for row in rows if not _is_fact(row)]
         rendered = [ref_of_row(row) for row in others if RENDERED in row.get("flags", ())]
         if rendered:
             told = await store_named.facts_from(self._context.db, rendered)
             own = self.own
-            facts += [row for row in told if row["id"].table_name == "attribute" and row["scope_set"] in own]
-            others += [row for row in told if row["id"].table_name != "attribute" and row["scope_set"] in own]
+            facts += [row for row in told if _is_fact(row) and row["scope_set"] in own]
+            others += [row for row in told if not _is_fact(row) and row["scope_set"] in own]
             sources = {row["source_ref"] for row in told}
             others = [row for row in others if ref_of_row(row) not in sources]
         if facts:
@@ -221,8 +253,7 @@ def _units(rows: Iterable[Record]) -> list[Unit]:
     """Rows as memories, newest first: all versions of a chain are one."""
     units: dict[object, Unit] = {}
     for row in rows:
-        chained = row["id"].table_name == "attribute"
-        name = store_named.chain_name(row) if chained else ref_of_row(row)
+        name = store_named.chain_name(row) if _is_fact(row) else ref_of_row(row)
         unit = units.setdefault(name, Unit())
         if ref_of_row(row) not in {ref_of_row(known) for known in unit.rows}:
             unit.rows.append(row)
@@ -248,16 +279,28 @@ def _refs_of(found: re.Match[str]) -> list[str]:
     return [f"{_TABLES[table]}:{key}"] if table in _TABLES else []
 
 
-def _named_entity(text: str) -> EntityRef | None:
-    """The entity behind `entity:person/mara` or `person/mara`."""
-    bare = text.strip().removeprefix("entity:")
-    type_, separator, _ = bare.partition("/")
-    if not separator or (bare == text.strip() and type_ not in set(EntityType)):
-        return None
+def _reference(text: str) -> EntityRef | KeyReference | None:
+    """The entity, or the key of one, that a text is a reference to; None for all else."""
     try:
-        return parse_ref(bare)
+        reference = parse_reference(text)
     except Invalid:
         return None
+    return reference if isinstance(reference, EntityRef | KeyReference) else None
+
+
+def _is_path(text: str) -> bool:
+    """True for a reference with its parts divided by slashes: it is never meant as a name or a key."""
+    return "/" in text and _reference(text) is not None
+
+
+def _is_bare_path(text: str) -> bool:
+    """True for `person/mara/role`, without a word before it that says what it names."""
+    type_, _, rest = text.partition("/")
+    return known_type(type_) is not None and "/" in rest
+
+
+def _is_fact(row: Record) -> bool:
+    return row["id"].table_name == "attribute"
 
 
 def _key_of(query: str) -> str | None:

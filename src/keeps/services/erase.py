@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from keeps.core.access import Caller, Verb
@@ -26,9 +26,14 @@ from keeps.store import named as store_named
 from keeps.store import sessions as store_sessions
 from keeps.store import tombstones
 from keeps.store.erasing import Plan
-from keeps.store.rows import stored_ref
+from keeps.store.rows import Record, stored_ref
 
 NEAR_MISSES: Final = 20
+
+MATCHES: Final = 20
+"""How many of the memories that would go are told with their text."""
+
+MATCH_CHARS: Final = 200
 
 MAX_ROWS: Final = 2_000
 """How many rows one commit takes: a whole scope goes in several."""
@@ -39,7 +44,7 @@ _ERASING: Final = "erasing"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forget:
-    """What to forget: what `query` equals, and the rows of `ids`. `lens` bounds both; `purge` deletes."""
+    """What to forget: what `query` equals or refers to, and what `ids` name. `lens` bounds both; `purge` deletes."""
 
     query: str | None = None
     ids: tuple[str, ...] = ()
@@ -58,16 +63,27 @@ class NearMiss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """A memory that would go. `text`: on one line, at most 200 characters."""
+
+    ref: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
     """What went. `rows` of the record, `memories` as a person counts them; of the rows, `released` stay for
-    co-owners. `remaining`: memories the words name beyond the limit; say it again for those."""
+    co-owners. `remaining`: memories the words name beyond the limit; say it again for those. `unknown`: places
+    among the ids of those that name nothing that can go. `matches`, `near_misses`: only when nothing went yet."""
 
     rows: int
     memories: int
     refs: tuple[str, ...] = ()
+    matches: tuple[Match, ...] = ()
     near_misses: tuple[NearMiss, ...] = ()
     released: int = 0
     remaining: int = 0
+    unknown: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,14 +119,12 @@ async def forget(rt: Runtime, context: Context, caller: Caller, request: Forget)
     choice = await choose()
     planned = await store_erase.plan(context.db, context.sets, choice.order, rt.clock())
     told = _forgotten(choice, _Done().add(planned))
-    near = await _near_misses(context, chooser, request.query or "", set(told.refs))
-    return Forgotten(
-        rows=told.rows,
-        memories=told.memories,
-        refs=told.refs,
-        near_misses=near,
-        released=told.released,
-        remaining=told.remaining,
+    # Who may forget need not be someone who may read: texts are told to readers alone.
+    told_to = context.sets.readable(caller.region(Verb.MEMORY_READ))
+    return replace(
+        told,
+        matches=tuple(_matches(choice, set(told.refs), told_to)),
+        near_misses=await _near_misses(context, request.query or "", set(told.refs), told_to & chooser.own.keys()),
     )
 
 
@@ -298,6 +312,7 @@ def _forgotten(choice: Choice, done: _Done) -> Forgotten:
         refs=tuple(done.rows),
         released=released,
         remaining=choice.remaining,
+        unknown=choice.unknown,
     )
 
 
@@ -309,18 +324,46 @@ def _memories(choice: Choice, done: _Done) -> int:
     )
 
 
-async def _near_misses(context: Context, chooser: Chooser, query: str, chosen: set[str]) -> tuple[NearMiss, ...]:
-    """What comes near the words, best first, without what they name."""
-    own = chooser.own
+def _matches(choice: Choice, going: Collection[str], readable: Collection[str]) -> Iterator[Match]:
+    """The memories that would go and can be read now, each by its latest value, at most `MATCHES`."""
+    told = 0
+    for unit in choice.units:
+        if told == MATCHES:
+            return
+        if unit.presence is not None:
+            if unit.presence[1] in readable:
+                told += 1
+                yield Match(ref=f"entity:{unit.presence[0]}", text=unit.presence[0][:MATCH_CHARS])
+            continue
+        rows = [row for row in unit.rows if ref_of_row(row) in going and _stands(row) and row["scope_set"] in readable]
+        if rows:
+            told += 1
+            head = next((row for row in rows if row.get("superseded_by") is None), rows[0])
+            yield Match(ref=ref_of_row(head), text=" ".join(_text_of(head).split())[:MATCH_CHARS])
+
+
+def _stands(row: Record) -> bool:
+    """True for what was not taken out of every answer before."""
+    return row.get("forgotten_at") is None and row.get("status") != "rejected"
+
+
+def _text_of(row: Record) -> str:
+    if row["id"].table_name == "proposal":
+        return row["row"]["summary"]
+    return row["content"] if row["id"].table_name == "turn" else row.get("description") or row["summary"]
+
+
+async def _near_misses(context: Context, query: str, chosen: set[str], own: Collection[str]) -> tuple[NearMiss, ...]:
+    """What comes near the words in scope sets, best first, without what they name."""
     if not query.strip() or not own:
         return ()
     try:
-        hits = await context.finder.find(query, own.keys(), limit=NEAR_MISSES + len(chosen))
+        hits = await context.finder.find(query, own, limit=NEAR_MISSES + len(chosen))
     except FinderLost:
         await index.catch_up(context.indexed)
         return ()
     hits = [hit for hit in hits if hit.ref not in chosen][:NEAR_MISSES]
-    texts = await _texts(context, [hit.ref for hit in hits], own.keys())
+    texts = await _texts(context, [hit.ref for hit in hits], own)
     return tuple(NearMiss(ref=hit.ref, text=texts[hit.ref], score=hit.share) for hit in hits if hit.ref in texts)
 
 

@@ -13,7 +13,7 @@ from keeps.wire.base import ScopeSets, WireIn, WireOut
 
 
 class ForgetIn(WireIn):
-    """What to forget: words, or exact row ids. `dryRun` only tells; `purge` erases instead of retiring."""
+    """What to forget: words, row ids, or references. `dryRun` only tells; `purge` erases instead of retiring."""
 
     also: ClassVar[Mapping[str, tuple[str, ...]]] = {"lens": ("scope", "scopes")}
 
@@ -40,6 +40,13 @@ class ForgetIn(WireIn):
         return self
 
 
+class Match(WireOut):
+    """A memory that would go, by its latest value. `text`: on one line, at most 200 characters."""
+
+    id: str
+    text: str
+
+
 class NearMiss(WireOut):
     """What the words come near to but would not remove. `score` 0..1: how much of the words it holds."""
 
@@ -52,24 +59,37 @@ class ForgetOut(WireOut):
     """`deleted` counts rows, `memories` what a person would call one thing remembered.
 
     Of the rows, `released` stay for their other owners. `remaining` memories the words name beyond the limit.
-    `ids` and `nearMisses` only when nothing was removed yet.
+    `ids`, `matches` (the first 20 memories of what the caller may read) and `nearMisses` only when nothing was
+    removed yet. `unknownIds`: those of the ids that name nothing that can go; once something was removed by their
+    place, `ids[0]`.
     """
 
     deleted: int
     memories: int | None = None
     released: int | None = None
     remaining: int | None = None
+    unknown_ids: tuple[str, ...] | None = None
     ids: tuple[str, ...] | None = None
+    matches: tuple[Match, ...] | None = None
     near_misses: tuple[NearMiss, ...] | None = None
 
     @classmethod
-    def of(cls, gone: Forgotten, *, dry_run: bool) -> Self:
-        misses = tuple(NearMiss(id=m.ref, text=m.text, score=m.score) for m in gone.near_misses)
-        return cls(
+    def of(cls, gone: Forgotten, asked: ForgetIn) -> Self:
+        """What is told of a forget. That of a real one may be kept: nothing in it can be a text."""
+        unknown = tuple(asked.ids[place] if asked.dry_run else f"ids[{place}]" for place in gone.unknown)
+        told = cls(
             deleted=gone.rows,
             memories=gone.memories,
             released=gone.released or None,
             remaining=gone.remaining or None,
-            ids=gone.refs if dry_run else None,
-            near_misses=misses if dry_run else None,
+            unknown_ids=unknown or None,
+        )
+        if not asked.dry_run:
+            return told
+        return told.model_copy(
+            update={
+                "ids": gone.refs,
+                "matches": tuple(Match(id=m.ref, text=m.text) for m in gone.matches),
+                "near_misses": tuple(NearMiss(id=m.ref, text=m.text, score=m.score) for m in gone.near_misses),
+            }
         )

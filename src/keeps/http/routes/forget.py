@@ -24,5 +24,5 @@ async def post_forget(call: DataCall, body: Annotated[ForgetIn, Depends(JsonBody
         return await erase.forget(call.rt, call.context, call.caller, body.to_core())
 
     if body.dry_run:
-        return reply(ForgetOut.of(await act(), dry_run=True))
-    return await call.once(act, lambda gone: ForgetOut.of(gone, dry_run=False).to_json().decode(), rows=lambda _: ())
+        return reply(ForgetOut.of(await act(), body))
+    return await call.once(act, lambda gone: ForgetOut.of(gone, body).to_json().decode(), rows=lambda _: ())
