@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from keeps.core.errors import Invalid
-from keeps.core.text import clean_name
+from keeps.core.text import clean_name, refuse_mark_runs
 
 MAX_NAME_CHARS: Final = 256
 MAX_KEY_CHARS: Final = 128
@@ -98,8 +98,11 @@ def normalise_name(value: str) -> str:
     while True:
         folded = " ".join(unicodedata.normalize("NFC", current.casefold()).split())
         if folded == current:
-            return folded
+            break
         current = folded
+    # Folding can turn a letter into a letter and a mark.
+    refuse_mark_runs(folded, what="an entity name")
+    return folded
 
 
 def display_name(value: str) -> str:
@@ -118,6 +121,7 @@ def normalise_key(value: str, *, what: str = "a key") -> str:
         if key == current:
             break
         current = key
+    refuse_mark_runs(key, what=what)
     if not key:
         raise Invalid(f"bad name: {what} needs at least one character besides dots, spaces and dashes")
     if len(key) > MAX_KEY_CHARS:

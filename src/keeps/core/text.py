@@ -20,6 +20,12 @@ MAX_SAFE_INT: Final = 2**53
 MAX_DEPTH: Final = 32
 MAX_LABELS: Final = 32
 MAX_LABEL_CHARS: Final = 256
+MAX_MARKS: Final = 30
+"""The most combining marks kept on one letter. No script needs more, and composing a run of them takes time
+that grows with the square of its length."""
+_PADDING: Final = 8
+"""How many times its limit a text may be long before it is cleaned."""
+_MAX_PASSES: Final = 5
 
 _NON_CHARACTERS: Final = "\ufdd0-\ufdef" + "".join(
     f"{chr(plane * 0x10000 + 0xFFFE)}{chr(plane * 0x10000 + 0xFFFF)}" for plane in range(17)
@@ -35,12 +41,39 @@ _TAGS: Final = re.compile(
     "(\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074"
     "|\U000e0077\U000e006c\U000e0073)\U000e007f)|[\U000e0000-\U000e007f]"
 )
-_BIDI_AND_INVISIBLE: Final = re.compile("[\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u180e]")
-_SELECTOR_RUNS: Final = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,}")
+_BIDI: Final = "\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u180e"
+_SELECTORS: Final = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
+_CARRIERS: Final = f"{_BIDI}{_SELECTORS}\u200b-\u200d\U000e0000-\U000e007f"
+_BIDI_AND_INVISIBLE: Final = re.compile(f"[{_BIDI}]")
+_SELECTOR_RUNS: Final = re.compile(f"[{_SELECTORS}]{{2,}}")
 _JOINERS: Final = re.compile("[\u200b-\u200d]")
+_CARRIER: Final = re.compile(f"[{_CARRIERS}]")
+# Writing needs two of them side by side at most: a selector and the joiner after it.
+_CARRIER_RUNS: Final = re.compile(f"{_TAGS.pattern.partition('|[')[0]}|[{_CARRIERS}]{{3,}}")
 # Scripts written without spaces, where the zero-width space marks where a line may break.
 _UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\u1a20-\u1aaf]")
 _VIRAMA_CLASS: Final = 9
+
+
+def spans(wanted: Callable[[str], bool]) -> str:
+    """The characters for which `wanted` is true, as the inside of a character class."""
+    found: list[list[int]] = []
+    for code in (*range(0x80, 0x1_F000), *range(0xE_0000, 0xE_01F0)):
+        if not wanted(chr(code)):
+            continue
+        if found and found[-1][1] == code - 1:
+            found[-1][1] = code
+        else:
+            found.append([code, code])
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in found)
+
+
+# The five written out count as letters themselves, but decompose to nothing but marks.
+_MARKS: Final = "\u0f73\u0f75\u0f81\uff9e\uff9f" + spans(lambda char: unicodedata.combining(char) > 0)
+_MARK_RUNS: Final = re.compile(f"[{_MARKS}]{{{MAX_MARKS + 1},}}")
+UNSEEN: Final = spans(lambda char: unicodedata.category(char) == "Cf") + _SELECTORS
+"""Format characters and variation selectors, as the inside of a character class."""
+_UNSEEN: Final = re.compile(f"[{UNSEEN}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +90,20 @@ def clean(text: str, *, limit_chars: int | None = None) -> Cleaned:
     Raises: Invalid for characters that cannot be stored, or more than `limit_chars` characters.
     """
     refuse_bad_text(text)
+    if limit_chars is not None and len(text) > limit_chars * _PADDING:
+        raise Invalid(f"bad text: {len(text)} characters, at most {limit_chars} are allowed")
     current, hidden = text, False
-    while True:
-        visible = _invisible_as(lambda _: "", unicodedata.normalize("NFC", current))
-        hidden = hidden or visible != unicodedata.normalize("NFC", current)
-        tidy = _CONTROLS.sub(" ", _LINE_ENDS.sub("\n", visible))
-        tidy = _BLANK_LINES.sub("\n\n", tidy.strip())
+    for _ in range(_MAX_PASSES):
+        composed, cut = _composed(current)
+        visible = _invisible_as(_nothing, composed)
+        hidden = hidden or cut or len(visible) != len(composed)
+        tidy = _tidied(visible)
         if tidy == current:
             break
         current = tidy
+    else:
+        # Only text made to do so keeps losing a joiner in every pass: nothing invisible in it is wanted.
+        current = _tidied(_composed(_CARRIER.sub("", current))[0])
     if limit_chars is not None and len(current) > limit_chars:
         raise Invalid(f"bad text: {len(current)} characters, at most {limit_chars} are allowed")
     return Cleaned(current, hidden)
@@ -73,12 +111,50 @@ def clean(text: str, *, limit_chars: int | None = None) -> Cleaned:
 
 def reveal(text: str) -> str:
     """`text` with every character that `clean` would remove as hidden written as `⟨U+202E⟩`."""
-    return _invisible_as(lambda hidden: "".join(f"⟨U+{ord(char):04X}⟩" for char in hidden), text)
+    if text.isascii():
+        return text
+    text = _MARK_RUNS.sub(lambda run: run.group()[:MAX_MARKS] + _as_codes(run.group()[MAX_MARKS:]), text)
+    return _invisible_as(_as_codes, text)
+
+
+def cut_marks(text: str) -> str:
+    """`text` with at most 30 combining marks in a row. To be called before any normalising."""
+    if text.isascii():
+        return text
+    return _MARK_RUNS.sub(lambda run: run.group()[:MAX_MARKS], text)
+
+
+def refuse_mark_runs(text: str, *, what: str) -> None:
+    """Raises: Invalid when `text` has more than 30 combining marks in a row."""
+    if not text.isascii() and _MARK_RUNS.search(text):
+        raise Invalid(f"bad text: {what} has more than {MAX_MARKS} combining marks in a row: remove them")
+
+
+def _composed(text: str) -> tuple[str, bool]:
+    """`text` in composed form, and whether marks had to go. Composing can split a mark in two, so cut again."""
+    once = cut_marks(text)
+    whole = unicodedata.normalize("NFC", once)
+    composed = cut_marks(whole)
+    return composed, len(once) != len(text) or len(composed) != len(whole)
+
+
+def _tidied(text: str) -> str:
+    text = _CONTROLS.sub(" ", _LINE_ENDS.sub("\n", text))
+    return _BLANK_LINES.sub("\n\n", text.strip())
+
+
+def _nothing(_: str) -> str:
+    return ""
+
+
+def _as_codes(hidden: str) -> str:
+    return "".join(f"⟨U+{ord(char):04X}⟩" for char in hidden)
 
 
 def _invisible_as(shown: Callable[[str], str], text: str) -> str:
     if text.isascii():
         return text
+    text = _CARRIER_RUNS.sub(lambda match: match.group(1) or shown(match.group()), text)
     # Joiners first: what stands beside them must still be what the writer put there.
     text = _JOINERS.sub(lambda match: _kept_joiner(match) or shown(match.group()), text)
     text = _TAGS.sub(lambda match: match.group(1) or shown(match.group()), text)
@@ -141,6 +217,9 @@ def check_bytes(text: str, *, limit_bytes: int) -> None:
 def clean_name(text: str, *, what: str, limit_chars: int = 128) -> str:
     """One line for a name or id: cleaned, spaces collapsed. Raises: Invalid, also when nothing is left."""
     refuse_bad_text(text, what=what)
+    if len(text) > limit_chars * _PADDING:
+        raise Invalid(f"bad text: {what} has {len(text)} characters, at most {limit_chars} are allowed")
+    refuse_mark_runs(text, what=what)
     name = _SPACES.sub(" ", clean(text).text)
     if not name:
         raise Invalid(f"bad text: {what} must not be empty")
@@ -208,17 +287,14 @@ def fold(text: str) -> str:
     that end a sentence do not count. Folding twice changes nothing more."""
     current = text
     while True:
-        folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", current).casefold())
+        folded = unicodedata.normalize("NFKC", cut_marks(current))
+        folded = cut_marks(unicodedata.normalize("NFKC", cut_marks(folded.casefold())))
         if not folded.isascii():
-            folded = "".join(char for char in folded if unicodedata.category(char) != "Cf" and not _is_selector(char))
+            folded = _UNSEEN.sub("", folded)
         folded = _without_outer_marks(_SPACES.sub(" ", folded).strip())
         if folded == current:
             return folded
         current = folded
-
-
-def _is_selector(char: str) -> bool:
-    return "\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef"
 
 
 def _without_outer_marks(text: str) -> str:

@@ -16,6 +16,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
+from keeps.core.text import MAX_MARKS, UNSEEN, cut_marks, spans
+
 Stem = Callable[[str], str]
 
 MAX_TERM_CHARS: Final = 64
@@ -54,20 +56,8 @@ _UNSPACED_RANGES: Final = (
 )
 
 
-def _marks() -> str:
-    """The combining marks as a character class: vowel signs and accents belong to the word they stand in."""
-    spans: list[list[int]] = []
-    for code in (*range(0x300, 0x1_F000), *range(0xE0100, 0xE01F0)):
-        if unicodedata.category(chr(code))[0] != "M":
-            continue
-        if spans and spans[-1][1] == code - 1:
-            spans[-1][1] = code
-        else:
-            spans.append([code, code])
-    return "".join(f"{chr(first)}-{chr(last)}" for first, last in spans)
-
-
-_MARKS: Final = _marks()
+# Vowel signs and accents belong to the word they stand in.
+_MARKS: Final = spans(lambda char: unicodedata.category(char)[0] == "M")
 _APOSTROPHE: Final = re.compile("[\u2018\u2019\u02bc\uff07\u02b9]")
 _RUN: Final = re.compile(rf"\w[\w{_MARKS}]*(?:'\w[\w{_MARKS}]*)*")
 _ASCII_RUN: Final = re.compile(r"\w+(?:'\w+)*")
@@ -75,7 +65,8 @@ _UNSPACED: Final = re.compile(f"[{_UNSPACED_RANGES}]+")
 _CLITIC: Final = re.compile(r"'(?:s|d|m|ll|re|ve)\b", re.IGNORECASE)
 _NEGATION: Final = re.compile(r"n't\b", re.IGNORECASE)
 _PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^A-Za-z\d_']+|[A-Z]")
-_LATIN_GREEK: Final = re.compile("[A-Za-z\u00c0-\u024f\u0370-\u03ff\u1e00-\u1fff]")
+_ACCENTED: Final = re.compile("([A-Za-z\u00c0-\u024f\u0370-\u03ff\u1e00-\u1fff])[\u0300-\u036f]+")
+_HIDDEN: Final = re.compile(f"[{UNSEEN}\U000e0100-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,23 +120,15 @@ def fold(text: str) -> str:
     """Case, width and accents of Latin and Greek letters removed; other scripts keep their marks."""
     if text.isascii():
         return text.lower()
-    return _unaccented(unicodedata.normalize("NFKC", text).casefold())
+    return _unaccented(unicodedata.normalize("NFKC", cut_marks(text)).casefold())
 
 
 def _unaccented(text: str) -> str:
     """Latin and Greek letters without their accents; a dot or ring in another script is part of its letter."""
     if text.isascii():
         return text
-    out: list[str] = []
-    strip = False
-    for char in unicodedata.normalize("NFD", text):
-        if "\u0300" <= char <= "\u036f":
-            if strip:
-                continue
-        else:
-            strip = _LATIN_GREEK.match(char) is not None
-        out.append(char)
-    return unicodedata.normalize("NFC", "".join(out)).replace("ё", "е").replace("Ё", "Е")
+    bare = _ACCENTED.sub(r"\1", unicodedata.normalize("NFD", cut_marks(text)))
+    return unicodedata.normalize("NFC", bare).replace("ё", "е").replace("Ё", "Е")
 
 
 def _terms(text: str, stem: Stem, *, asking: bool) -> Iterator[tuple[str, bool]]:
@@ -169,7 +152,7 @@ def _runs(text: str) -> Iterator[str]:
     if text.isascii():
         cleaned, pattern = text, _ASCII_RUN
     else:
-        plain = unicodedata.normalize("NFKC", _APOSTROPHE.sub("'", text))
+        plain = unicodedata.normalize("NFKC", cut_marks(_APOSTROPHE.sub("'", text)))
         cleaned, pattern = _unaccented(_visible(plain)), _RUN
     for found in pattern.finditer(cleaned):
         run = found.group()
@@ -186,12 +169,7 @@ def _visible(text: str) -> str:
     """Without characters that are not seen (joiners, direction marks, soft hyphens, selectors)."""
     if text.isascii():
         return text
-    return "".join(
-        " " if char == "\u200b" else char
-        for char in text
-        if char == "\u200b"
-        or not (unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f" or char >= "\U000e0100")
-    )
+    return _HIDDEN.sub("", text.replace("\u200b", " "))
 
 
 def _compound(run: str, stem: Stem) -> Iterator[tuple[str, bool]]:
@@ -207,9 +185,19 @@ def _compound(run: str, stem: Stem) -> Iterator[tuple[str, bool]]:
         yield _term(whole, stem)
 
 
-@lru_cache(maxsize=65_536)
 def _term(word: str, stem: Stem) -> tuple[str, bool]:
-    """The term of one word, and whether it carries meaning of its own."""
+    """The term of one word, and whether it carries meaning of its own. Long words are not kept in memory."""
+    if len(word) > MAX_TERM_CHARS:
+        return _term_of(word[: MAX_TERM_CHARS * (MAX_MARKS + 1)], stem)
+    return _kept_term(word, stem)
+
+
+@lru_cache(maxsize=65_536)
+def _kept_term(word: str, stem: Stem) -> tuple[str, bool]:
+    return _term_of(word, stem)
+
+
+def _term_of(word: str, stem: Stem) -> tuple[str, bool]:
     folded = fold(word)
     if folded in STOP_WORDS:
         return folded, False

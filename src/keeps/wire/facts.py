@@ -69,6 +69,9 @@ def check_addressees(names: Sequence[str]) -> tuple[str, ...]:
     """
     if len(names) > _MAX_ADDRESSEES:
         raise Unprocessable(f"at most {_MAX_ADDRESSEES} addressees are accepted")
+    # Before they are composed: the time that takes can grow with the square of the length.
+    if any(len(name) > _MAX_ADDRESSEE_CHARS * 4 for name in names):
+        raise Unprocessable(f"an addressee has at most {_MAX_ADDRESSEE_CHARS} characters")
     checked = tuple(unicodedata.normalize("NFC", name).strip() for name in names)
     for name in checked:
         fits = len(name) <= _MAX_ADDRESSEE_CHARS and len(name.split()) <= _MAX_ADDRESSEE_WORDS
