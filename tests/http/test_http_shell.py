@@ -193,7 +193,25 @@ async def test_a_loopback_server_answers_to_its_names(host: str) -> None:
         assert (await http.get("/n/a", headers={"Host": host})).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil", "[::1", "", "::1"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1.evil",
+        "[::1",
+        "",
+        "::1",
+        "localhost:80@evil.example",
+        "localhost:80:80",
+        "localhost:http",
+        "user@localhost",
+        "localhost/",
+        "localhost, evil.example",
+        "[::1]:80@evil.example",
+        "[localhost]",
+    ],
+)
 async def test_a_loopback_server_refuses_other_names(host: str) -> None:
     async with client() as http:
         response = await http.get("/n/a", headers={"Host": host})

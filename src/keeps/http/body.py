@@ -7,6 +7,7 @@ that cannot be stored are refused.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from typing import Any, Final, Generic, NoReturn, TypeVar, cast
@@ -21,6 +22,12 @@ from keeps.core.text import MAX_DEPTH, MAX_SAFE_INT, refuse_unstorable
 from keeps.wire.base import validated
 
 MAX_BODY_BYTES: Final = 1024 * 1024
+BODY_S: Final = 10.0
+"""How long a body may take to arrive, seconds from when it is asked for to its last byte."""
+
+CLOSES: Final = "closes"
+"""In the state of a request: its connection is closed after the reply, since what would follow is not read."""
+
 MAX_ITEMS: Final = 1000
 _MAX_DIGITS: Final = len(str(MAX_SAFE_INT)) + 1
 
@@ -73,11 +80,19 @@ def check_media(request: Request) -> None:
 
 
 async def read_bytes(request: Request, *, limit_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """The body, read until it ends or goes over `limit_bytes`. Raises: TooLarge, ClientDisconnect."""
+    """The body, read until it ends or goes over `limit_bytes`.
+
+    Raises: TooLarge; Invalid when it takes longer than 10 seconds; ClientDisconnect.
+    """
     length = request.headers.get("content-length")
     if length is not None and (not length.isdecimal() or int(length[:20]) > limit_bytes):
         raise _too_large(limit_bytes)
-    return await _read_stream(request.receive, limit_bytes)
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await _read_stream(request.receive, limit_bytes)
+    except TimeoutError:
+        request.scope["state"][CLOSES] = True
+        raise Invalid(f"the body did not arrive within {BODY_S:g} seconds: send it in smaller parts") from None
 
 
 async def _read_stream(receive: Receive, limit_bytes: int) -> bytes:

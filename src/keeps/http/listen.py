@@ -10,9 +10,11 @@ from typing import Final
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from keeps.config import DEFAULT_HOST
 from keeps.core.errors import Conflict
+from keeps.http.shell import MAX_HEAD_BYTES
 
 ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})
 DRAIN_S: Final = 5
@@ -29,6 +31,34 @@ class _Server(uvicorn.Server):
         yield
 
 
+class BoundedHead(HttpToolsProtocol):
+    """HTTP/1.1 that reads no more headers of a request, or trailers of a body, than the shell takes, then closes.
+
+    What arrives in one read is looked at afterwards: up to 256 KiB more than the bound are held.
+    """
+
+    _head_bytes = 0
+    """Bytes read since something other than a header was: the parser holds them until the header is whole."""
+
+    def on_headers_complete(self) -> None:
+        self._head_bytes = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._head_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._head_bytes = 0
+        super().on_message_complete()
+
+    def data_received(self, data: bytes) -> None:
+        self._head_bytes += len(data)
+        super().data_received(data)
+        if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response(f"the headers of a request may take at most {MAX_HEAD_BYTES} bytes")
+
+
 @contextlib.asynccontextmanager
 async def listening(app: ASGIApp, *, host: str = DEFAULT_HOST, port: int = 0) -> AsyncGenerator[str]:
     """The endpoint under which this machine reaches `app`, answering until the block ends; port 0 takes a free one.
@@ -39,7 +69,7 @@ async def listening(app: ASGIApp, *, host: str = DEFAULT_HOST, port: int = 0) ->
         server = _Server(
             uvicorn.Config(
                 app,
-                http="httptools",
+                http=BoundedHead,
                 ws="none",
                 lifespan="off",
                 log_config=None,

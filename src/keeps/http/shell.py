@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -16,15 +17,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from keeps.core.errors import Invalid, Unavailable
 from keeps.http import docs, errors
-from keeps.http.body import MAX_BODY_BYTES
+from keeps.http.body import CLOSES, MAX_BODY_BYTES
 from keeps.http.errors import TRACE_HEADER, error_response, internal_error, request_id
 from keeps.http.rawpath import RawPath
+from keeps.http.slots import Slot, Slots
 
 PENDING_HEADER: Final = "X-Keeps-Pending"
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _EXPOSED: Final = (TRACE_HEADER, "Retry-After", "Idempotency-Replayed", PENDING_HEADER)
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _MAX_VERSION_CHARS: Final = 64
+MAX_HEAD_BYTES: Final = 64 * 1024
+"""The most the headers of a request may take, in bytes."""
+
+HEALTH_PATH: Final = "/api/v1/health"
+_HOST: Final = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +39,8 @@ class ShellSettings:
     """How the server faces the network.
 
     `allowed_hosts` None accepts any Host header; a server on a loopback address names only itself, so that a
-    web page cannot reach it through a name of its own. `max_in_flight` requests run at once, more get 503.
+    web page cannot reach it through a name of its own. `max_in_flight` requests run at once, more get 503; requests
+    whose body is awaited and the question whether the server is up do not count.
     """
 
     allowed_hosts: frozenset[str] | None = LOOPBACK_NAMES
@@ -88,21 +96,24 @@ class Edge:
     def __init__(self, app: ASGIApp, settings: ShellSettings) -> None:
         self.app = app
         self._settings = settings
-        self._running = 0
+        self._slots = Slots(settings.max_in_flight)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        scope.setdefault("state", {})
+        state = scope.setdefault("state", {})
         reply = _Reply(scope, send)
-        refusal = self._refusal(scope)
-        if refusal is not None:
+        slot: Slot | None = None
+        try:
+            self._check(scope, state)
+            if not _asks_for_health(scope):
+                slot = Slot(self._slots, scope, receive)
+        except (Invalid, Unavailable) as refusal:
             await error_response(refusal, scope)(scope, receive, reply)
             return
-        self._running += 1
         try:
-            await self.app(scope, receive, reply)
+            await self.app(scope, receive if slot is None else slot.receive, reply)
         except ClientDisconnect:
             _log.info("request %s: the client left", request_id(scope))
         except Exception as error:  # noqa: BLE001 - the edge: a fault of ours must still be answered
@@ -110,30 +121,33 @@ class Edge:
             if not reply.started:
                 await response(scope, receive, reply)
         finally:
-            self._running -= 1
+            if slot is not None:
+                slot.close()
 
-    def _refusal(self, scope: Scope) -> Invalid | Unavailable | None:
-        if self._running >= self._settings.max_in_flight:
-            return Unavailable("too many requests are running: ask again in a moment", retry_after_s=1)
+    def _check(self, scope: Scope, state: dict[str, object]) -> None:
+        """Raises: Invalid for headers that are too long, and a host that is not served here."""
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEAD_BYTES:
+            state[CLOSES] = True
+            raise Invalid(f"the headers of a request may take at most {MAX_HEAD_BYTES} bytes")
         allowed = self._settings.allowed_hosts
         if allowed is not None and host_name(scope) not in allowed:
-            return Invalid("this Host is not served here: use localhost, or start the server for another name")
-        return None
+            raise Invalid("this Host is not served here: use localhost, or start the server for another name")
+
+
+def _asks_for_health(scope: Scope) -> bool:
+    return scope["method"] == "GET" and scope["path"] == HEALTH_PATH
 
 
 _log = logging.getLogger(__name__)
 
 
 def host_name(scope: Scope) -> str | None:
-    """The name in the Host header, lower case, without port or brackets; None unless there is just one."""
+    """The name in the Host header, lower case, without port or brackets; None unless one header holds just that."""
     hosts = [value for name, value in scope["headers"] if name == b"host"]
     if len(hosts) != 1:
         return None
-    host = hosts[0].decode("latin-1").lower()
-    if host.startswith("["):
-        name, closed, port = host[1:].partition("]")
-        return name if closed and (not port or port.startswith(":")) else None
-    return host.partition(":")[0]
+    match = _HOST.fullmatch(hosts[0].decode("latin-1").lower())
+    return (match["v6"] or match["name"]) if match else None
 
 
 class _Reply:
@@ -149,6 +163,8 @@ class _Reply:
             self.started = True
             headers = MutableHeaders(raw=message.setdefault("headers", []))
             headers[TRACE_HEADER] = self._scope["state"].get("trace_id") or request_id(self._scope)
+            if self._scope["state"].get(CLOSES):
+                headers["Connection"] = "close"
             headers.setdefault("X-Content-Type-Options", "nosniff")
             headers.setdefault("Cache-Control", "no-store")
             version = next((value for name, value in self._scope["headers"] if name == b"api-version"), None)
