@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import sys
+import time
 import unicodedata
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keeps.core import text as text_module
+from keeps.core import words
+from keeps.core.entities import display_name, normalise_key, normalise_name
 from keeps.core.errors import Conflict, Invalid, TooLarge
+from keeps.core.fence import plain
+from keeps.core.scopes import parse_path, parse_pattern
 from keeps.core.text import (
     check_bytes,
     check_label,
     check_labels,
     clean,
     clean_name,
+    cut_marks,
     fold,
     refuse_unstorable,
+    reveal,
 )
 from tests.core.strategies import storable_texts, texts
 
@@ -198,3 +208,191 @@ def test_fold_joins_spellings(one: str, other: str) -> None:
 )
 def test_fold_keeps_signs_that_mean_something(one: str, other: str) -> None:
     assert fold(one) != fold(other)
+
+
+# Marks of four classes in falling order, so that composing has to move each of them past the others.
+MARKS = "\u0315\u0300\u05ae\u0334"
+KIBIBYTES_512 = 512 * 1024
+
+# Pieces that take part in composing, in joining or in being taken out, to be mixed freely.
+hostile_texts = st.lists(
+    st.sampled_from(
+        [
+            *f"{MARKS}\u0344\u0f73\uff9e\u0338\u093c\u094d\U00011046a=\u0627\u1100\u1161\u11a8\u0e01\u0130\U0001f468",
+            *'\u200b\u200c\u200d\ufe0f\u202e\u2066\U000e0061\u00ad \n\r\x07".',
+            MARKS * 8,
+            "\ufe0f\u200d",
+            "\n\n",
+            FLAG_OF_WALES,
+        ]
+    ),
+    max_size=40,
+).map("".join)
+
+
+@given(hostile_texts)
+def test_cleaning_what_is_made_to_resist_is_stable(text: str) -> None:
+    once = clean(text)
+    again = clean(once.text)
+    assert again == clean(again.text)
+    assert again.text == once.text
+    assert not again.hidden_chars
+    assert unicodedata.is_normalized("NFC", once.text)
+    assert cut_marks(once.text) == once.text
+
+
+@given(hostile_texts)
+def test_folding_what_is_made_to_resist_is_stable(text: str) -> None:
+    assert fold(fold(text)) == fold(text)
+    assert words.fold(words.fold(text)) == words.fold(text)
+
+
+@given(hostile_texts)
+def test_a_name_that_is_accepted_stays_accepted(text: str) -> None:
+    for normalise in (display_name, normalise_name, normalise_key):
+        try:
+            name = normalise(f"n{text}")
+        except Invalid:
+            continue
+        assert normalise(name) == name
+
+
+def test_marks_are_all_characters_that_decompose_to_marks_only() -> None:
+    for code in range(sys.maxunicode + 1):
+        if 0xD800 <= code <= 0xDFFF:
+            continue
+        is_mark = unicodedata.combining(unicodedata.normalize("NFKD", chr(code))[0]) > 0
+        assert (cut_marks(chr(code) * 31) != chr(code) * 31) == is_mark, hex(code)
+
+
+@pytest.mark.parametrize("between", ["", "\u200b", "\u202e", "\u200d\u2066\ufe0f", "\u0344"])
+def test_marks_above_thirty_on_one_letter_are_cut_and_reported(between: str) -> None:
+    cleaned = clean(f"a{between.join(MARKS * 20)}b")
+    assert cleaned.hidden_chars
+    assert cleaned.text[-1] == "b"
+    assert 1 <= sum(unicodedata.combining(char) > 0 for char in cleaned.text) <= 30
+
+
+def test_thirty_marks_on_one_letter_stay() -> None:
+    thirty = "z" + "\u0315" * 30
+    assert clean(thirty) == clean(thirty + "")
+    assert clean(thirty).text == thirty
+    assert not clean(thirty).hidden_chars
+    assert reveal(thirty) == thirty
+    assert reveal(thirty + "\u0315") == thirty + "⟨U+0315⟩"
+    assert clean_name(thirty, what="a name") == thirty
+
+
+@pytest.mark.parametrize(
+    "refuse",
+    [
+        lambda text: clean_name(text, what="a name"),
+        lambda text: check_label(f"key={text}"),
+        display_name,
+        normalise_name,
+        normalise_key,
+        parse_path,
+        parse_pattern,
+    ],
+)
+def test_names_keys_labels_and_scopes_with_too_many_marks_are_refused(refuse: Callable[[str], object]) -> None:
+    refuse("a" + "\u0300" * 30)
+    with pytest.raises(Invalid, match="combining marks"):
+        refuse("a" + "\u0300" * 31)
+
+
+def test_what_is_far_too_long_is_refused_before_it_is_cleaned(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> object:
+        raise AssertionError("was cleaned")
+
+    monkeypatch.setattr(text_module, "_composed", never)
+    for refuse in (
+        lambda: clean("é" * 1000, limit_chars=100),
+        lambda: clean_name("é" * 2000, what="a name"),
+        lambda: check_label("k=" + "é" * 4000),
+        lambda: normalise_name("é" * 4000),
+        lambda: normalise_key("é" * 4000),
+    ):
+        with pytest.raises(Invalid, match="at most"):
+            refuse()
+
+
+def _nested(depth: int) -> str:
+    return "a" + "\ufe0f\u200d" * depth + "\ufe0f\ufe0f" + "\u200d\ufe0f" * depth + "b"
+
+
+def _chained(length: int) -> str:
+    """Each joiner stays only until the one before it has gone."""
+    return "a\u0300\u200b" + "\U00011046\u200d" * length + "b"
+
+
+@pytest.mark.parametrize("made", [_nested, _chained])
+def test_the_passes_of_cleaning_do_not_grow_with_the_text(
+    made: Callable[[int], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = 0
+    tidied = text_module._tidied  # pyright: ignore[reportPrivateUsage]
+
+    def counted(text: str) -> str:
+        nonlocal passes
+        passes += 1
+        return tidied(text)
+
+    monkeypatch.setattr(text_module, "_tidied", counted)
+    counts: list[int] = []
+    for size in (50, 200):
+        passes = 0
+        cleaned = clean(made(size))
+        counts.append(passes)
+        assert cleaned.hidden_chars
+        assert clean(cleaned.text).text == cleaned.text
+    assert counts[0] == counts[1] <= 6
+
+
+def test_only_short_runs_of_marks_are_ever_composed(monkeypatch: pytest.MonkeyPatch) -> None:
+    longest = 0
+
+    class Watched:
+        combining, category = staticmethod(unicodedata.combining), staticmethod(unicodedata.category)
+
+        @staticmethod
+        def normalize(form: str, text: str) -> str:
+            nonlocal longest
+            run = 0
+            for char in text:
+                run = run + 1 if unicodedata.combining(char) else 0
+                longest = max(longest, run)
+            return unicodedata.normalize(form, text)
+
+    monkeypatch.setattr(text_module, "unicodedata", Watched)
+    monkeypatch.setattr(words, "unicodedata", Watched)
+    for between in ("", "\u200d", "\u00ad", "\u202e", "\u0344", "\uff9e", "\ufe0f"):
+        text = "a" + between.join(MARKS * 100)
+        for work in (clean, fold, words.fold, words.name_words, lambda text: words.bag(text, str.lower)):
+            work(text)
+    assert longest <= 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "unit",
+    [
+        MARKS,
+        f"{MARKS}\u200d",
+        f"{MARKS}\u00ad",
+        "\ufe0f\u200d",
+        "\u0627\u200d",
+        " ",
+        "é.",
+        "é'",
+        "é",
+        "aя",
+        "\U00011046\u200d",
+    ],
+)
+def test_half_a_mebibyte_of_anything_takes_no_long_time(unit: str) -> None:
+    text = "ä" + unit * (KIBIBYTES_512 // len(unit.encode())) + "b"
+    for work in (clean, fold, reveal, plain, words.fold, lambda text: words.bag(text, str.lower)):
+        start = time.process_time()
+        work(text)
+        assert time.process_time() - start < 5

@@ -209,7 +209,7 @@ def refuse_bad_text(text: str, *, what: str = "text") -> None:
 
 def check_bytes(text: str, *, limit_bytes: int) -> None:
     """Raises: TooLarge when `text` takes more than `limit_bytes` in UTF-8."""
-    size = len(text.encode())
+    size = len(text.encode("utf-8", "surrogatepass"))
     if size > limit_bytes:
         raise TooLarge(f"text of {size} bytes, at most {limit_bytes} are accepted: split it")
 

@@ -17,7 +17,7 @@ from keeps.core.errors import Invalid
 from keeps.core.facts import Action, Fact, Relation, Row
 from keeps.core.scopes import Lens
 from keeps.core.sessions import Chunk, Role, Turn
-from keeps.core.text import clean, fold
+from keeps.core.text import check_bytes, clean, fold
 from keeps.core.validity import NOW, When, answers, offered
 from keeps.finder.base import Found, Kind, Name
 from keeps.finder.local import stemmer
@@ -28,6 +28,7 @@ from keeps.store import sessions as store_sessions
 from keeps.store.rows import ref_of, stored_ref
 
 MAX_K: Final = 50
+MAX_QUERY_BYTES: Final = 64 * 1024
 DEFAULT_K: Final = 10
 POOL: Final = 256
 """How many candidates a leg may name."""
@@ -127,9 +128,11 @@ async def recall(rt: Runtime, context: Context, caller: Caller, request: Recall)
 
     Raises:
         Invalid: an empty question, or `k` above 50.
+        TooLarge: a question of more than 64 KiB.
         Forbidden: a strict key with a lens outside its region.
     """
     started = time.perf_counter()
+    check_bytes(request.query, limit_bytes=MAX_QUERY_BYTES)
     query = clean(request.query).text
     if not query:
         raise Invalid("query is empty: ask something")
