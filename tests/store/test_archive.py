@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import os
 import stat
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -14,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keeps.core.errors import Conflict, Invalid, StoreRefused, Unavailable
-from keeps.store.archive import Archive, Header, Line, Writer, Written, decode, encode
+from keeps.store.archive import PART_PREFIX, Archive, Header, Line, Writer, Written, decode, encode
+from keeps.store.contexts import database_of
 from keeps.store.db import Db, RecordID
 from keeps.store.migrate import migrate
 from keeps.store.tables import PAGE, Table, count, pages, tables, write
@@ -24,6 +27,7 @@ NOW = datetime(2026, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)
 HEADER = Header(
     created_at=NOW, control_schema=1, context_schema=1, contexts=("a", "b"), ledger=(3, "ab"), pepper_check="cd"
 )
+CONTEXT = {"id": RecordID("context", "a"), "folded": "a", "namespace": "keeps", "database": database_of("a")}
 
 scalars = (
     st.none()
@@ -77,7 +81,7 @@ def written(file: Path, rows: int = 5, *, force: bool = False) -> Written:
     with Writer(file, HEADER, force=force) as writer:
         for number in range(rows):
             writer.row("context:a", "turn", {"id": RecordID("turn", f"t{number}"), "content": f"wørd {number}\n\u2028"})
-        writer.row("control", "context", {"id": RecordID("context", "a")})
+        writer.row("control", "context", CONTEXT)
         return writer.finish()
 
 
@@ -107,7 +111,7 @@ def test_what_is_dropped_leaves_no_byte(tmp_path: Path) -> None:
         writer.again()
         for number in range(5):
             writer.row("context:a", "turn", {"id": RecordID("turn", f"t{number}"), "content": f"wørd {number}\n\u2028"})
-        writer.row("control", "context", {"id": RecordID("context", "a")})
+        writer.row("control", "context", CONTEXT)
         writer.finish()
     assert again.read_bytes() == plainly.read_bytes()
 
@@ -137,13 +141,154 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_one_backup_into_a_file_at_a_time(tmp_path: Path) -> None:
-    with Writer(tmp_path / "a", HEADER) as writer:
-        writer.row("control", "context", {"id": RecordID("context", "a")})
-        with pytest.raises(Conflict, match="runs"):
-            written(tmp_path / "a")
+def test_of_two_backups_into_a_file_the_first_that_is_whole_has_it(tmp_path: Path) -> None:
+    with pytest.raises(Conflict), Writer(tmp_path / "a", HEADER) as writer:  # noqa: PT012 - the error comes at the end
+        writer.row("control", "context", CONTEXT)
+        done = written(tmp_path / "a")
         writer.finish()
     Archive.open(tmp_path / "a").verify()
+    assert (tmp_path / "a").stat().st_size == done.size
+    assert list(tmp_path.iterdir()) == [tmp_path / "a"]
+
+
+def test_what_somebody_put_beside_it_is_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = [tmp_path / ".a.part", tmp_path / f"{PART_PREFIX}{'0' * 16}"]
+    target = tmp_path / "target"
+    for content in (target, *planted):
+        content.write_text("mine")
+        content.chmod(0o644)
+    (tmp_path / f"{PART_PREFIX}{'1' * 16}").symlink_to(target)
+    for foreseen in "01":  # whoever guesses the name gains nothing
+        monkeypatch.setattr("keeps.store.archive.secrets.token_hex", lambda size, digit=foreseen: digit * 2 * size)
+        with pytest.raises(Unavailable, match="File exists"):
+            written(tmp_path / "a")
+    monkeypatch.undo()
+    before = os.umask(0o277)
+    try:
+        written(tmp_path / "a")
+    finally:
+        os.umask(before)
+    assert [path.read_text() for path in (target, *planted)] == ["mine"] * 3
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (target, *planted)} == {0o644}
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o600
+    assert len(list(tmp_path.iterdir())) == 5
+
+
+def test_a_backup_that_cannot_begin_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Writer, "_write", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        Writer(tmp_path / "a", HEADER)
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---------------------------------------------------------------------- put together by hand
+def handmade(file: Path, *lines: dict[str, Any], **header: Any) -> Path:
+    """An archive whose digest and counts agree, whatever it says."""
+    counts: dict[str, dict[str, int]] = {"control": {}}
+    for name in header.get("contexts", HEADER.contexts):
+        counts[f"context:{name}"] = {}
+    for line in lines:
+        tables_of = counts.setdefault(line["db"], {})
+        tables_of[line["table"]] = tables_of.get(line["table"], 0) + 1
+    body = b"".join(json.dumps(content).encode() + b"\n" for content in (HEADER.to_json() | header, *lines))
+    trailer = {"trailer": {"counts": counts, "sha256": hashlib.sha256(body).hexdigest()}}
+    file.write_bytes(body + json.dumps(trailer).encode() + b"\n")
+    return file
+
+
+def registered(context_id: Any, **change: Any) -> dict[str, Any]:
+    named = {"folded": str(context_id).lower(), "namespace": "keeps", "database": database_of(str(context_id))}
+    row = {"id": {"$id": ["context", context_id]}, **named, **change}
+    return {"db": "control", "table": "context", "row": {key: item for key, item in row.items() if item is not None}}
+
+
+def test_a_handmade_archive_may_be_sound(tmp_path: Path) -> None:
+    file = handmade(tmp_path / "file", registered("a"), registered("b"))
+    Archive.open(file).verify()
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ["/tmp/x/abs"],
+        ["../../victim"],
+        [".."],
+        ["."],
+        [""],
+        ["a/b"],
+        ["a\\b"],
+        ["a\n"],
+        ["record"],
+        ["Pepper"],
+        ["record.before"],
+        [".restoring"],
+        ["x" * 129],
+        ["a", "A"],
+        ["a", "a"],
+        [5],
+        "ab",
+        {"a": 1},
+    ],
+)
+def test_a_context_that_could_not_be_made_here_is_refused(tmp_path: Path, ids: Any) -> None:
+    if ids != [5]:  # a number is taken for its text, and its row is not
+        with pytest.raises(Invalid, match="first line"):
+            Archive.open(handmade(tmp_path / "file", contexts=ids))
+    for context_id in ids:
+        file = handmade(tmp_path / "file", *map(registered, [context_id, *ids]), contexts=["a", "5"])
+        with pytest.raises(Invalid, match="holds no context"):
+            Archive.open(file).verify()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"database": database_of("b")},
+        {"database": "control"},
+        {"database": "../x"},
+        {"database": None},
+        {"namespace": "System"},
+        {"namespace": None},
+        {"folded": "b"},
+        {"id": {"$id": ["context", ["a"]]}},
+    ],
+)
+def test_a_context_that_points_elsewhere_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    file = handmade(tmp_path / "file", registered("a", **change), registered("b"))
+    with pytest.raises(Invalid, match="line 2 holds no context"):
+        Archive.open(file).verify()
+
+
+def test_a_context_comes_once_and_is_named_before(tmp_path: Path) -> None:
+    for rows in (["a", "a"], ["a", "b", "c"]):
+        with pytest.raises(Invalid, match="holds no context"):
+            Archive.open(handmade(tmp_path / "file", *map(registered, rows))).verify()
+
+
+@pytest.mark.parametrize("depth", [130, 900, 20_000])
+def test_what_is_nested_too_deeply_is_refused(tmp_path: Path, depth: int) -> None:
+    file = handmade(tmp_path / "file", registered("a"), registered("b"))
+    inner = b'{"a":' * depth + b"1" + b"}" * depth
+    line = b'{"db":"context:a","table":"turn","row":{"id":{"$id":["turn","t"]},"metadata":' + inner + b"}}\n"
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([*lines[:-1], line, lines[-1]]))
+    with pytest.raises(Invalid, match="line 4"):
+        Archive.open(file).verify()
+
+
+def test_the_deepest_metadata_comes_back() -> None:
+    value: Any = 1
+    for _ in range(40):
+        value = {"$at": [value]}
+    assert decode(json.loads(json.dumps(encode({"row": value})))) == {"row": value}
+
+
+@pytest.mark.parametrize("value", [{"$at": "0001-01-01T00:00:00+14:00"}, 2**63, {"$id": ["turn", 2**64]}])
+def test_a_value_out_of_range_is_refused(tmp_path: Path, value: Any) -> None:
+    row = {"id": {"$id": ["turn", "t"]}, "content": value}
+    file = handmade(tmp_path / "file", {"db": "context:a", "table": "turn", "row": row})
+    with pytest.raises(Invalid, match="line 2"):
+        Archive.open(file).verify()
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

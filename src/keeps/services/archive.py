@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from keeps.config import Config
-from keeps.core.errors import Invalid, NotFound, StoreRefused, Unavailable
+from keeps.core.errors import Invalid, StoreRefused, Unavailable
 from keeps.services import contexts, lineage
 from keeps.services.contexts import Reissued
 from keeps.services.lineage import LedgerChoice
@@ -360,9 +360,11 @@ class _Loader:
             db = await self._engine.database("control")
             await migrate(db, "control", upto=self._header.control_schema)
         else:
+            if CONTROL not in self._dbs:
+                raise Invalid("The archive holds rows of a context before it names any. Use another backup.")
             row = await store_contexts.find(self._dbs[CONTROL], section.removeprefix(store_archive.CONTEXT_PREFIX))
             if row is None:
-                raise NotFound(f"The archive holds rows of a context that it does not name ({section}).")
+                raise Invalid(f"The archive holds rows of a context that it does not name ({section}).")
             db = await self._engine.database(row.database)
             await migrate(db, "context", upto=self._header.context_schema)
         self._dbs[section] = db

@@ -231,10 +231,12 @@ async def delete(rt: Runtime, context_id: str) -> None:
 
     Raises:
         NotFound: there is none of that id.
+        StoreRefused: it is registered with a place outside the data folder.
         Unavailable: the ledger cannot be written; nothing was removed.
     """
     async with rt.registering:
         row = await _row(rt, context_id)
+        rt.home_of(row)  # before anything says that it is gone
         db = await rt.engine.database(row.database)
         name = (await Seal.of(db)).record()
         change = await store_commit.last_change(db)

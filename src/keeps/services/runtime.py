@@ -7,7 +7,6 @@ import hmac
 import secrets
 import shutil
 import tempfile
-from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from keeps.config import Config
-from keeps.core.errors import NotFound
+from keeps.core.errors import NotFound, StoreRefused
 from keeps.core.facts import RowId
 from keeps.core.scopes import ScopePath
 from keeps.core.sessions import Session, Turn
@@ -80,6 +79,14 @@ class Thread:
 _THREADS_KEPT: Final = 1024
 
 
+@dataclass(slots=True)
+class EntityLock:
+    """Keeps writers of one entity apart. `users` hold it or wait for it; without any it is forgotten."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+
+
 @dataclass(slots=True, kw_only=True)
 class Context:
     """One open context: its database, its finder, its scope sets, and the lock that orders its commits."""
@@ -98,7 +105,7 @@ class Context:
     known: KnownCallers = field(default_factory=KnownCallers)
     unsettled: bool = False
     """True after an erasure that is in the ledger failed to reach the record: the next one carries it out first."""
-    entity_locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+    entity_locks: dict[str, EntityLock] = field(default_factory=dict[str, EntityLock])
     _committing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -152,8 +159,20 @@ class Context:
         """Keep other writers of the same entities out; always taken in one order, so nobody waits in a circle."""
         async with AsyncExitStack() as held:
             for name in sorted(set(names)):
-                await held.enter_async_context(self.entity_locks[name])
+                await held.enter_async_context(self._alone_on(name))
             yield
+
+    @asynccontextmanager
+    async def _alone_on(self, name: str) -> AsyncGenerator[None]:
+        one = self.entity_locks.setdefault(name, EntityLock())
+        one.users += 1
+        try:
+            async with one.lock:
+                yield
+        finally:
+            one.users -= 1
+            if not one.users:
+                del self.entity_locks[name]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -187,7 +206,22 @@ class Runtime:
                 self.contexts[context_id] = await self._open(row)
         return self.contexts[context_id]
 
+    def home_of(self, row: store_contexts.ContextRow) -> Path:
+        """The folder of a context, directly in the data folder.
+
+        Raises: StoreRefused for a row whose id or database would lead anywhere else.
+        """
+        home = (self.folder / row.id).resolve()
+        outside = home.parent != self.folder.resolve() or home.name != row.id
+        if outside or row.database != store_contexts.database_of(row.id):
+            raise StoreRefused(
+                f"The context {row.id!r} is registered with a name or place that no context has: its folder must lie "
+                "in the data folder. Nothing was touched; restore another backup, or remove the link of that name."
+            )
+        return self.folder / row.id
+
     async def _open(self, row: store_contexts.ContextRow) -> Context:
+        home = self.home_of(row)
         db = await self.engine.database(row.database)
         await migrate(db, "context")
         uid = await store_meta.uid(db)
@@ -198,7 +232,7 @@ class Runtime:
             id=row.id,
             uid=uid,
             db=db,
-            finder=await LocalFinder.open(self.folder / row.id / "finder", uid),
+            finder=await LocalFinder.open(home / "finder", uid),
             secret=hmac.new(self.pepper, uid.encode(), sha256).digest(),
             watermark=self.watermark,
             config=row.config,
@@ -257,10 +291,11 @@ class Runtime:
 
     async def clear(self, row: store_contexts.ContextRow) -> None:
         """Remove what lies under the name of a context that is not, or no longer, registered."""
+        home = self.home_of(row)
         await self.engine.remove_database(row.database)
         self.watermark.forget(row.database)
         store_secrets.save_keys(self.folder, row.id, {})
-        await asyncio.to_thread(_remove_index, self.folder / row.id)
+        await asyncio.to_thread(_remove_index, home)
 
     async def leave_out_deleted(self) -> None:
         """Remove every context that the ledger says was deleted: from a backup made before, or by a deletion

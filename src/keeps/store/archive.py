@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import base64
 import errno
-import fcntl
 import hashlib
 import json
 import math
 import os
+import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -22,7 +22,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Final, Self, cast
 
+from keeps.core.contexts import check_context_id
 from keeps.core.errors import Conflict, Invalid, KeepsError, StoreRefused, Unavailable
+from keeps.store.contexts import check_row
 from keeps.store.db import RecordID
 from keeps.store.rows import Record
 
@@ -32,7 +34,15 @@ CONTROL: Final = "control"
 CONTEXT_PREFIX: Final = "context:"
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
-"""No row comes near: a turn holds half a megabyte of text at most."""
+"""No row comes near: a turn holds half a megabyte of text at most, the list of rows of a large erasure some more."""
+
+MAX_DEPTH: Final = 128
+"""How deep a row is nested at most. What a caller gives is nested 32 deep at most, and twice that in an archive."""
+
+_CONTEXT: Final = "context"
+
+PART_PREFIX: Final = ".keeps-backup-"
+"""How the name of an archive begins that is being written."""
 
 Counts = Mapping[str, Mapping[str, int]]
 """Rows by database and table."""
@@ -101,27 +111,31 @@ def encode(value: Any) -> Any:
     raise TypeError(f"an archive has no form for a {type(value).__name__}")
 
 
-def decode(value: Any) -> Any:
-    """The value that `encode` wrote. Raises: ValueError."""
+def decode(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """The value that `encode` wrote, nested `depth` deep at most. Raises: ValueError, OverflowError."""
+    if depth < 0:
+        raise ValueError("nested too deeply")
     if isinstance(value, list):
-        return [decode(item) for item in cast(list[Any], value)]
+        return [decode(item, depth - 1) for item in cast(list[Any], value)]
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise OverflowError("a number of more than 64 bits")
     if not isinstance(value, dict):
         return value
     content = cast(dict[str, Any], value)
     if not _looks_typed(content):
-        return {key: decode(item) for key, item in content.items()}
+        return {key: decode(item, depth - 1) for key, item in content.items()}
     ((kind, inner),) = content.items()
     match kind, inner:
         case "$at", str():
             return datetime.fromisoformat(inner).astimezone(UTC)
         case "$id", [str(table), key]:
-            return RecordID(table, decode(key))
+            return RecordID(table, decode(key, depth - 1))
         case "$bytes", str():
             return base64.b64decode(inner, validate=True)
         case "$float", "nan" | "inf" | "-inf":
             return float(inner)
         case "$object", dict():
-            return {key: decode(item) for key, item in cast(dict[str, Any], inner).items()}
+            return {key: decode(item, depth - 1) for key, item in cast(dict[str, Any], inner).items()}
         case _:
             raise ValueError(f"unknown kind of value {kind[:20]}")
 
@@ -143,14 +157,15 @@ class Writer:
     """Writes one archive. Use it as a context manager: without `finish` nothing is left behind.
 
     Raises, from every method:
-        Conflict: the file exists and `force` is not set, or another backup into it runs.
+        Conflict: the file exists and `force` is not set.
         Unavailable: it cannot be written, for lack of room or otherwise.
     """
 
     def __init__(self, file: Path, header: Header, *, force: bool = False) -> None:
         self._target = file
         self._force = force
-        self._part = file.with_name(f".{file.name}.part")
+        # A name nobody can foresee: a file or link that lies there already is somebody else's.
+        self._part = file.with_name(f"{PART_PREFIX}{secrets.token_hex(8)}")
         self._hash = hashlib.sha256()
         self._counts: dict[str, Counter[str]] = {name: Counter() for name in sorted(header.databases())}
         self._bytes = 0
@@ -158,16 +173,17 @@ class Writer:
         if file.exists() and not force:
             raise self._exists()
         try:
-            self._file: BinaryIO = os.fdopen(os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb")
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._file.close()
-                raise Conflict(f"Another backup into {file} runs; wait for it, or name another file.") from None
-            self._file.truncate(0)
+            handle = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise self._unwritable(error) from error
-        self._write(_dumped(header.to_json()))
+        self._file: BinaryIO = os.fdopen(handle, "wb")
+        try:
+            with suppress(PermissionError):  # a file system without modes
+                os.fchmod(handle, 0o600)
+            self._write(_dumped(header.to_json()))
+        except BaseException:
+            self._drop()
+            raise
 
     @property
     def rows(self) -> int:
@@ -219,10 +235,13 @@ class Writer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self._file.closed:
-            with suppress(OSError):
-                self._part.unlink()
-            with suppress(OSError):  # what is buffered still may find no room
-                self._file.close()
+            self._drop()
+
+    def _drop(self) -> None:
+        with suppress(OSError):
+            self._part.unlink()
+        with suppress(OSError):  # what is buffered still may find no room
+            self._file.close()
 
     def _name(self) -> None:
         if self._force:
@@ -315,6 +334,7 @@ class Archive:
             Invalid: a line is damaged, the trailer is missing or disagrees. Undo what the rows were used for.
         """
         self.counts = {name: Counter() for name in sorted(self.header.databases())}
+        unseen = set(self.header.contexts)
         digest = hashlib.sha256()
         with self.path.open("rb") as file:
             digest.update(file.readline(MAX_LINE_BYTES))
@@ -329,6 +349,8 @@ class Archive:
                     return
                 digest.update(raw)
                 line = self._line(content, number)
+                if line.table == _CONTEXT:
+                    self._check_context(line, unseen, number)
                 self.counts[line.db][line.table] += 1
                 if watch is not None:
                     watch(file.tell())
@@ -340,11 +362,19 @@ class Archive:
             row = decode(content["row"])
             line = Line(content["db"], content["table"], row)
             sound = line.db in self.header.databases() and row["id"].table_name == line.table
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             sound, line = False, None
         if not sound or line is None:
             raise self._damaged(f"line {number} holds no row")
         return line
+
+    def _check_context(self, line: Line, unseen: set[str], number: int) -> None:
+        """A context names a folder and a database, so nothing is taken on trust: each is one that could be made here,
+        is named by the first line, and comes once."""
+        try:
+            unseen.remove(check_row(line.row))
+        except (ValueError, KeyError) as error:
+            raise self._damaged(f"line {number} holds no context that this keeps could have made") from error
 
     def _compare(self, trailer: object, digest: str) -> None:
         counts = {db: dict(tables) for db, tables in self.counts.items()}
@@ -375,13 +405,29 @@ def _header(path: Path, raw: bytes) -> Header:
             f"The archive {path} has format {version}, this keeps reads up to {VERSION}: install the newer version."
         )
     try:
+        contexts = _context_ids(content["contexts"])
         return Header(
             created_at=datetime.fromisoformat(content["created_at"]),
             control_schema=int(content["schema"]["control"]),
             context_schema=int(content["schema"]["context"]),
-            contexts=tuple(map(str, content["contexts"])),
+            contexts=contexts,
             ledger=(int(content["ledger"]["seq"]), str(content["ledger"]["digest"])),
             pepper_check=str(content["pepper_check"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise Invalid(f"The archive {path} is damaged: its first line lacks {error}. Use another backup.") from error
+
+
+def _context_ids(given: object) -> tuple[str, ...]:
+    """The ids in a first line, each one that a context may have and all of them different. Raises: ValueError."""
+    if not isinstance(given, list):
+        raise ValueError("a list of contexts")
+    ids = cast("list[object]", given)
+    for context_id in ids:
+        try:
+            check_context_id(str(context_id))
+        except KeepsError as error:
+            raise ValueError(f"proper names of contexts ({error.message})") from error
+    if len({str(context_id).lower() for context_id in ids}) < len(ids):
+        raise ValueError("different names for its contexts")
+    return tuple(map(str, ids))

@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from keeps.core.contexts import RESERVED_NAMESPACES, check_context_id
+from keeps.core.errors import Unprocessable
 from keeps.store.db import Db, RecordID
 from keeps.store.rows import Record, key_of
 
@@ -74,6 +76,23 @@ def to_row(context: ContextRow) -> Record:
         "enforcement_blocked": context.enforcement_blocked,
         "created_at": context.created_at,
     }
+
+
+def check_row(row: Record) -> str:
+    """The id of the context in a row from outside. Raises: ValueError for a row that no context here could have."""
+    context_id: object = row["id"].id
+    if not isinstance(context_id, str):
+        raise ValueError("an id that is no text")
+    try:
+        check_context_id(context_id)
+    except Unprocessable as error:
+        raise ValueError(error.message) from error
+    namespace, database, folded = (cast("object", row.get(name)) for name in ("namespace", "database", "folded"))
+    if not isinstance(namespace, str) or namespace.lower() in RESERVED_NAMESPACES:
+        raise ValueError("a namespace that is reserved or missing")
+    if database != database_of(context_id) or folded != context_id.lower():
+        raise ValueError("a database that belongs to another id")
+    return context_id
 
 
 def _from_row(row: Record) -> ContextRow:
