@@ -433,7 +433,7 @@ class TestWhose:
         )
         assert await store_facts.of_entity(context.db, context.sets, MARA, al) == []
         assert [f.value for f in await store_facts.of_entity(context.db, context.sets, MARA, bo)] == ["pilot"]
-        assert [r.object.name for r in await store_facts.relations_of(context.db, context.sets, [MARA], bo)] == [
+        assert [r.object.name for r in await store_facts.relations_of(context.db, context.sets, MARA, bo)] == [
             "north port"
         ]
         assert [hit.ref for hit in await context.finder.find("pilot", bo)] == [fact_ref(done)]

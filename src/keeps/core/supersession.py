@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from keeps.core.facts import CONFIDENCE_FLOOR, Clocks, Control, Fact, Origin, Pillar, RowId, Status
-from keeps.core.text import fold
+from keeps.core.text import MAX_LABELS, fold
 
 TICK = timedelta(microseconds=1)
 """The smallest step between two values of one chain: the resolution of the clocks."""
@@ -55,13 +55,45 @@ class Standing:
     """What a chain holds before a write: its head, the live contenders beside it, and the other pillar's head.
 
     `versions`: all of them in any order, closed ones and contenders too; needed only when the write's known time was
-    given and lies before the head's, or when there is no head any more.
+    given and lies before the head's, or when there is no head any more. `place` says the same more shortly, when it
+    is known already. `contenders` may be left to those that hold the incoming value: no other one counts.
+    `confirmed`: for a value of category `context`, which has no chain, the head of the chain of its key.
     """
 
     versions: tuple[Fact, ...] = ()
     head: Fact | None = None
     other_head: Fact | None = None
     contenders: tuple[Fact, ...] = ()
+    place: Place | None = None
+    confirmed: Fact | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value known at some moment belongs: the last version known by then, and the first known after."""
+
+    earlier: Fact | None = None
+    later: Fact | None = None
+
+
+def place_at(versions: Iterable[Fact], head: Fact | None, known_at: datetime) -> Place:
+    """The place in a chain of a value that became known at `known_at`; `versions` are all of the chain's."""
+    line = _line(tuple(versions), head)
+    return Place(
+        next((v for v in reversed(line) if v.clocks.known_at <= known_at), None),
+        next((v for v in line if v.clocks.known_at > known_at), None),
+    )
+
+
+def place_after(place: Place, decided: Plan) -> Place:
+    """The place of the next value known at the same moment, once `decided` is carried out."""
+    changed = {v.id: v for v in (*decided.changed, *([decided.confirmed] if decided.confirmed else []))}
+    earlier = changed.get(place.earlier.id, place.earlier) if place.earlier else None
+    later = changed.get(place.later.id, place.later) if place.later else None
+    opened = decided.opened
+    if opened is None or (decided.head is None and opened.superseded_by is None):
+        return Place(earlier, later)  # Nothing was opened, or only beside the line.
+    return Place(opened, decided.restored or later)
 
 
 def plan(standing: Standing, incoming: Fact, *, observed: bool, floor: float = CONFIDENCE_FLOOR) -> Plan:
@@ -69,12 +101,13 @@ def plan(standing: Standing, incoming: Fact, *, observed: bool, floor: float = C
     head = standing.head
     if not observed and head is not None:
         incoming = _after(head, incoming)
+    if (waits := _waits_behind(standing.confirmed, incoming)) is not None:
+        return waits
     if observed:
-        line = _line(standing)
         known = incoming.clocks.known_at
-        earlier = next((v for v in reversed(line) if v.clocks.known_at <= known), None)
-        later = next((v for v in line if v.clocks.known_at > known), None)
-        if later is not None or (earlier is not None and _last_said(earlier) > known):
+        place = standing.place or place_at(standing.versions, head, known)
+        earlier, later = place.earlier, place.later
+        if later is not None or (earlier is not None and last_said(earlier) > known):
             return _insert(standing, earlier, incoming, later, floor)
     doubts = _cross_provenance(standing.other_head, incoming)
     if head is None:
@@ -99,9 +132,8 @@ def _settled_beside(
     """The plan when `incoming` leaves `current` as it is: repeats it, waits for a person, or stands beside it."""
     if same_value(current, incoming):
         return Plan(confirmed=reinforce(current, incoming))
-    if (why_not := _proposes(current, incoming)) is not None:
-        doubt = Doubt(kind="conflict", standing=current, incoming=incoming, reason=why_not)
-        return Plan(proposed=incoming, doubts=(doubt,))
+    if (waits := _waits_behind(current, incoming)) is not None:
+        return waits
     if (why_not := _stands_beside(current, incoming, floor)) is None:
         return None
     twin = next((c for c in standing.contenders if same_value(c, incoming)), None)
@@ -145,16 +177,20 @@ def reinforce(standing: Fact, again: Fact) -> Fact:
     joined = again.confidence
     if standing.source.pillar is Pillar.EXPERIENTIAL:
         joined = min(CONFIDENCE_CAP, 1.0 - (1.0 - standing.confidence) * (1.0 - again.confidence))
-    labels = standing.labels + tuple(label for label in again.labels if label not in standing.labels)
     said_at = sorted({*standing.clocks.said_at, again.clocks.known_at} - {standing.clocks.known_at})
     return replace(
         standing,
         clocks=replace(standing.clocks, said_at=tuple(said_at[-SAID_KEPT:])),
         confidence=max(standing.confidence, joined),
         importance=max(standing.importance, again.importance),
-        labels=labels,
+        labels=merged_labels(standing.labels, again.labels),
         control=_backed(standing.control, again.control),
     )
+
+
+def merged_labels(standing: tuple[str, ...], again: Iterable[str]) -> tuple[str, ...]:
+    """Labels of a row said once more: new ones are added while there is room, the first ones stay."""
+    return tuple(dict.fromkeys((*standing, *again)))[:MAX_LABELS]
 
 
 def _backed(standing: Control, again: Control) -> Control:
@@ -169,11 +205,15 @@ def _backed(standing: Control, again: Control) -> Control:
     return backed
 
 
-def _proposes(head: Fact, incoming: Fact) -> str | None:
-    """Why the value has to wait for a person, or `None`."""
-    if head.control.user_confirmed and not incoming.control.user_confirmed:
-        return f"a value the person confirmed stands for {incoming.key}; the new one waits for approval"
-    return None
+def _waits_behind(standing: Fact | None, incoming: Fact) -> Plan | None:
+    """The plan when the value has to wait for a person because another that a person confirmed stands, or `None`."""
+    if standing is None or not standing.control.user_confirmed or incoming.control.user_confirmed:
+        return None
+    if same_value(standing, incoming):
+        return None
+    why = f"a value the person confirmed stands for {incoming.key}; the new one waits for approval"
+    doubt = Doubt(kind="conflict", standing=standing, incoming=incoming, reason=why)
+    return Plan(proposed=incoming, doubts=(doubt,))
 
 
 def _stands_beside(head: Fact, incoming: Fact, floor: float) -> str | None:
@@ -187,15 +227,15 @@ def _stands_beside(head: Fact, incoming: Fact, floor: float) -> str | None:
     return None
 
 
-def _line(standing: Standing) -> list[Fact]:
+def _line(versions: tuple[Fact, ...], current: Fact | None) -> list[Fact]:
     """The versions that followed one another, first known first: the head and what was closed before it.
 
     Contenders never held the place, and one that its twin took along was not followed by it either.
     """
-    found = {v.id: v for v in standing.versions}
-    if standing.head is not None:
-        found.setdefault(standing.head.id, standing.head)
-    head = standing.head.id if standing.head is not None else None
+    found = {v.id: v for v in versions}
+    if current is not None:
+        found.setdefault(current.id, current)
+    head = current.id if current is not None else None
 
     def held_the_place(fact: Fact) -> bool:
         if fact.superseded_by is None:
@@ -209,21 +249,30 @@ def _line(standing: Standing) -> list[Fact]:
 def oldest_first(versions: Iterable[Fact]) -> list[Fact]:
     """Versions by known time; of those known at one moment the one that closed another comes after it."""
     found = {v.id: v for v in versions}
-    return sorted(found.values(), key=lambda fact: (fact.clocks.known_at, rank_at_once(found, fact), fact.id))
+    ranks = ranks_at_once(found)
+    return sorted(found.values(), key=lambda fact: (fact.clocks.known_at, ranks[fact.id], fact.id))
 
 
-def rank_at_once(versions: Mapping[RowId, Fact], fact: Fact) -> int:
-    """How many of `versions` known at the same moment `fact` followed, from 0."""
-    rank, seen, current = 0, {fact.id}, fact
-    while (before := versions.get(current.supersedes or RowId(""))) is not None and before.id not in seen:
-        if before.clocks.known_at != fact.clocks.known_at:
-            break
-        seen.add(before.id)
-        rank, current = rank + 1, before
-    return rank
+def ranks_at_once(versions: Mapping[RowId, Fact]) -> dict[RowId, int]:
+    """For each of `versions`, how many of them known at the same moment it followed, from 0."""
+    ranks: dict[RowId, int] = {}
+    for fact in versions.values():
+        followed: list[Fact] = []
+        seen: set[RowId] = set()
+        current: Fact | None = fact
+        while current is not None and current.id not in ranks and current.id not in seen:
+            followed.append(current)
+            seen.add(current.id)
+            before = versions.get(current.supersedes or RowId(""))
+            current = before if before is not None and before.clocks.known_at == fact.clocks.known_at else None
+        rank = ranks.get(current.id, -1) if current is not None else -1
+        for step, later in enumerate(reversed(followed), rank + 1):
+            ranks[later.id] = step
+    return ranks
 
 
-def _last_said(fact: Fact) -> datetime:
+def last_said(fact: Fact) -> datetime:
+    """When a value was said last, as far as is kept."""
     return fact.clocks.said_at[-1] if fact.clocks.said_at else fact.clocks.known_at
 
 
@@ -309,7 +358,7 @@ def close(old: Fact, new: Fact) -> Fact:
 
 def _after(head: Fact, incoming: Fact) -> Fact:
     """`incoming` known strictly after `head`, also when the machine's clock went back."""
-    earliest = _last_said(head) + TICK
+    earliest = last_said(head) + TICK
     if incoming.clocks.known_at >= earliest:
         return incoming
     moved = incoming.clocks.valid_from == incoming.clocks.known_at

@@ -18,7 +18,7 @@ from keeps.core.entities import EntityRef, EntityType, normalise_key, normalise_
 from keeps.core.errors import Invalid, NotFound
 from keeps.core.facts import IMPORTANCE, Category, Fact, Relation, RowId
 from keeps.core.pages import DEFAULT_LIMIT, FIRST_PAGE, MAX_LIMIT, Page, PageRequest, Place, page_of, time_key
-from keeps.core.supersession import rank_at_once
+from keeps.core.supersession import ranks_at_once
 from keeps.core.validity import NOW, When, answers, offered
 from keeps.services.facts import as_seen, readable_by
 from keeps.services.runtime import Context, Runtime
@@ -160,7 +160,7 @@ async def get(rt: Runtime, context: Context, caller: Caller, request: GetEntity)
     readable, now = readable_by(context, caller), rt.clock()
     entity = await find(context, request.ref, readable)
     facts = await store_facts.of_entity(context.db, context.sets, request.ref, readable)
-    related = await store_facts.relations_of(context.db, context.sets, [request.ref], readable)
+    related = await store_facts.relations_of(context.db, context.sets, request.ref, readable)
     attributes = [f for f in facts if offered(f.control, now) and answers(f, request.when, now)]
     relations = [r for r in related if offered(r.control, now) and answers(r, request.when, now)]
     return EntityView(
@@ -280,7 +280,7 @@ async def neighbourhood(rt: Runtime, context: Context, caller: Caller, request: 
         raise Invalid("count and minFacts cannot be used together: leave one out")
     readable, now = readable_by(context, caller), rt.clock()
     await find(context, request.ref, readable)
-    related = await store_facts.relations_of(context.db, context.sets, [request.ref], readable)
+    related = await store_facts.relations_of(context.db, context.sets, request.ref, readable)
     relations = [r for r in related if offered(r.control, now) and answers(r, NOW, now)]
     if request.min_facts:
         ends = list({_far(relation, request.ref) for relation in relations})
@@ -351,8 +351,8 @@ async def _matches(
 
 def _places(facts: Sequence[Fact]) -> dict[RowId, Place]:
     """Where each fact stands in a history: known time, then its place among the values known at that moment."""
-    found = {fact.id: fact for fact in facts}
-    return {fact.id: (f"{time_key(fact.clocks.known_at)} {rank_at_once(found, fact):06d}", fact.id) for fact in facts}
+    ranks = ranks_at_once({fact.id: fact for fact in facts})
+    return {fact.id: (f"{time_key(fact.clocks.known_at)} {ranks[fact.id]:06d}", fact.id) for fact in facts}
 
 
 def _check_limit(limit: int, most: int) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from keeps.core import summaries
 from keeps.core.cardinality import PREFERENCE_KEYS, chain_key
@@ -18,24 +19,23 @@ from keeps.core.facts import (
     Clocks,
     Control,
     Fact,
-    Pillar,
     Relation,
     Row,
     Source,
 )
 from keeps.core.scopes import Scope
-from keeps.core.supersession import Doubt, Plan, Standing, plan
+from keeps.core.supersession import Doubt, plan
 from keeps.core.text import fold
 from keeps.core.triples import Family, Named, Triple
 from keeps.finder.base import Name
+from keeps.services.chains import Chains
 from keeps.services.index import Changes, entry_of
 from keeps.services.runtime import Context, new_id
+from keeps.services.twins import Objects, Twins
 from keeps.store import entities as store_entities
-from keeps.store import facts as store_facts
 from keeps.store import rows as store_rows
 from keeps.store.commit import Batch
 from keeps.store.db import RecordID
-from keeps.store.facts import ChainState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +84,8 @@ class Extraction:
     proposals: list[Fact] = field(default_factory=list[Fact])
 
 
-@dataclass(slots=True)
-class _Chain:
-    """A chain while triples are applied to it one after another."""
-
-    record: RecordID
-    state: ChainState
-    fact: Fact
-    moved: bool = False
+_AT_ONCE: Final = 20
+"""How many triples or rows are worked through before other requests get their turn."""
 
 
 class Reconciliation:
@@ -102,8 +96,8 @@ class Reconciliation:
         self._in = incoming
         self._batch = batch
         self._changes = changes
-        self._chains: dict[str, _Chain] = {}
-        self._states: dict[str, ChainState] = {}
+        self._chains = Chains(incoming.scope, incoming.known_at if incoming.observed else None)
+        self._twins = Twins()
         self._rows: dict[str, Row] = {}
         self._fresh: set[str] = set()
         self._read_revs: dict[str, int] = {}
@@ -114,46 +108,35 @@ class Reconciliation:
     async def run(self) -> Extraction:
         """Apply every triple in order; nothing is written until the batch is committed."""
         known = await self._read()
-        for triple in self._in.triples:
+        objects = Objects(self._names)
+        for number, triple in enumerate(self._in.triples, 1):
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
             self._question(triple)
             if triple.family is Family.ATTRIBUTE:
-                await self._fact(triple)
+                self._fact(triple)
             elif triple.family is Family.RELATION:
-                await self._relation(triple)
+                self._relation(triple)
             elif triple.family is Family.ACTION:
-                await self._action(triple)
+                self._action(triple, objects)
             else:
                 self._weigh(triple.entity.ref, self._category_of(triple))
         self._write_entities(known)
-        self._write_rows()
-        self._write_chains()
+        await self._write_rows()
+        self._batch.chains += self._chains.rows()
         return self.extraction
 
     # ------------------------------------------------------------------ entities
     async def _read(self) -> dict[EntityRef, list[store_entities.Presence]]:
-        """Read the chains the triples may touch, in both pillars, and where their entities are known."""
+        """Read what the triples may touch, and where their entities are known."""
         for triple in self._in.triples:
             for named in (triple.entity, triple.target):
                 if named is not None:
                     self._names.setdefault(named.ref, named.name)
-        records = [
-            store_rows.chain_record(
-                triple.entity.ref,
-                chain_key(triple.key or "", triple.value or "", self._category_of(triple), ""),
-                self._in.scope.id,
-                pillar,
-            )
-            for triple in self._in.triples
-            if triple.family is Family.ATTRIBUTE
-            for pillar in Pillar
-        ]
-        self._states, known = await store_facts.standing(
-            self._context.db,
-            self._context.sets,
-            list({str(record): record for record in records}.values()),
-            list(self._names),
-            self._in.readable | {self._in.scope.id},
+        known = await self._chains.read(
+            self._context, self._in.triples, list(self._names), self._in.readable | {self._in.scope.id}
         )
+        await self._twins.read(self._context, self._in.scope, self._in.triples)
         for ref, seen in known.items():
             own = next((p for p in seen if p.scope_set == self._in.scope.id), None)
             if own is not None:
@@ -183,16 +166,10 @@ class Reconciliation:
             )
 
     # ------------------------------------------------------------------ facts
-    async def _fact(self, triple: Triple) -> None:
+    def _fact(self, triple: Triple) -> None:
         fact = self._incoming_fact(triple)
-        chain = self._chain(fact)
-        other = self._chain(replace(fact, source=replace(fact.source, kind=_other_kind(fact.source.pillar))))
-        standing = Standing(
-            head=chain.state.head,
-            contenders=chain.state.contenders,
-            other_head=other.state.head,
-            versions=await self._versions(fact, chain),
-        )
+        chain = self._chains.of(fact)
+        standing = self._chains.standing(fact, chain)
         decided = plan(standing, fact, observed=self._in.observed)
         for changed in decided.changed:
             self._keep(changed)
@@ -204,12 +181,12 @@ class Reconciliation:
             self.extraction.facts.append(decided.opened)
         if decided.restored is not None:
             self._keep(decided.restored, fresh=True)
-        self._move(chain, decided)
+        chain.move(decided)
         self._doubts(decided.doubts)
         if decided.corrected is not None:
             self.extraction.corrections.append(decided.corrected)
         if decided.proposed is not None:
-            self._propose(decided.proposed, chain)
+            self._propose(decided.proposed, standing.confirmed or chain.head)
         else:
             self._weigh(fact.entity, fact.category)
 
@@ -225,50 +202,7 @@ class Reconciliation:
             value=triple.value,
         )
 
-    def _chain(self, fact: Fact) -> _Chain:
-        """The chain of a fact, as it stands in this write."""
-        record = store_rows.chain_id(fact, chain_key(fact.key, fact.value, fact.category, fact.id))
-        return self._chains.setdefault(str(record), _Chain(record, self._states.get(str(record), ChainState()), fact))
-
-    async def _versions(self, fact: Fact, chain: _Chain) -> tuple[Fact, ...]:
-        """All versions of the chain, only when the write may belong before one of them."""
-        head = chain.state.head
-        untouched = chain.state.rev == 0 and not chain.moved
-        if not self._in.observed or untouched or (head and fact.clocks.known_at >= head.clocks.known_at):
-            return ()  # The head itself is among what the plan knows.
-        found = await store_facts.versions(
-            self._context.db, self._context.sets, fact.entity, fact.key, frozenset({fact.scope.id})
-        )
-        mine = chain_key(fact.key, fact.value, fact.category, fact.id)
-        current = {row.id: row for row in self._rows.values() if isinstance(row, Fact)}
-        versions = {v.id: current.get(v.id, v) for v in found} | {
-            row.id: row
-            for row in current.values()
-            if row.entity == fact.entity and row.key == fact.key and row.scope == fact.scope
-        }
-        return tuple(
-            v
-            for v in versions.values()
-            if v.source.pillar is fact.source.pillar and chain_key(v.key, v.value, v.category, v.id) == mine
-        )
-
-    @staticmethod
-    def _move(chain: _Chain, decided: Plan) -> None:
-        """The chain as it stands after a decision."""
-        state, opened = chain.state, decided.opened
-        current = {row.id: row for row in (*decided.changed, *([decided.confirmed] if decided.confirmed else []))}
-        head = current.get(state.head.id, state.head) if state.head else None
-        closed = {row.id for row in decided.changed if row.superseded_by is not None}
-        beside = tuple(current.get(c.id, c) for c in state.contenders if c.id not in closed)
-        if decided.head is not None:
-            head = decided.restored or opened
-        elif opened is not None and opened.superseded_by is None:
-            beside = (*beside, opened)
-        chain.moved = chain.moved or opened is not None
-        chain.state = ChainState(state.rev, head, beside)
-
-    def _propose(self, fact: Fact, chain: _Chain) -> None:
-        head = chain.state.head
+    def _propose(self, fact: Fact, head: Fact | None) -> None:
         self.extraction.proposals.append(fact)
         self._batch.proposals.append(
             {
@@ -327,7 +261,7 @@ class Reconciliation:
         self._batch.rows.append(f"uncertainty:{row_id}")
 
     # ------------------------------------------------------------------ relations and actions
-    async def _relation(self, triple: Triple) -> None:
+    def _relation(self, triple: Triple) -> None:
         assert triple.key is not None
         assert triple.target is not None
         subject, target = triple.entity, triple.target
@@ -338,16 +272,15 @@ class Reconciliation:
             label=triple.key,
             object=target.ref,
         )
-        twin = await self._twin(relation)
-        kept = _again(twin, relation) if twin is not None else relation
-        self._keep(kept, fresh=twin is None)
+        kept = self._twins.relation(relation)
+        self._keep(kept, fresh=kept is relation)
         self.extraction.relations.append(kept)
         for named in (subject, target):
             self._weigh(named.ref, relation.category)
 
-    async def _action(self, triple: Triple) -> None:
+    def _action(self, triple: Triple, objects: Objects) -> None:
         assert triple.verb is not None
-        known = self._object_of(triple.object_text)
+        known = objects.named(triple.object_text)
         said = self._names[known] if known else triple.object_text
         action = Action(
             **self._common(triple),
@@ -357,29 +290,11 @@ class Reconciliation:
             object=known,
             object_text=None if known else triple.object_text,
         )
-        twin = await self._twin(action)
-        kept = twin if twin is not None else action
-        if twin is None:
+        kept = self._twins.action(action)
+        if kept is action:
             self._keep(action, fresh=True)
         self.extraction.actions.append(kept)
         self._weigh(triple.entity.ref, action.category)
-
-    def _object_of(self, text: str | None) -> EntityRef | None:
-        """The entity an action's object names: one that this same write names."""
-        if text is None:
-            return None
-        folded = fold(text)
-        return next((ref for ref, name in self._names.items() if folded in (fold(name), fold(ref.name))), None)
-
-    async def _twin(self, row: Relation | Action) -> Any:
-        """The live row that says the same, in this write or in the record."""
-        candidates: list[Any] = [r for r in self._rows.values() if type(r) is type(row)]
-        own_set = frozenset({row.scope.id})
-        if isinstance(row, Relation):
-            candidates += await store_facts.relations_of(self._context.db, self._context.sets, [row.subject], own_set)
-        else:
-            candidates += await store_facts.actions_of(self._context.db, self._context.sets, [row.actor], own_set)
-        return next((c for c in candidates if _says(c) == _says(row) and c.clocks.valid_until is None), None)
 
     # ------------------------------------------------------------------ rows
     def _category_of(self, triple: Triple) -> Category:
@@ -431,13 +346,15 @@ class Reconciliation:
         assert isinstance(row, Action)
         return store_rows.action_to_row(row, folds=folds)
 
-    def _write_rows(self) -> None:
+    async def _write_rows(self) -> None:
         lists: dict[type[Row], list[store_rows.Record]] = {
             Fact: self._batch.attributes,
             Relation: self._batch.relations,
             Action: self._batch.actions,
         }
-        for ref, row in self._rows.items():
+        for number, (ref, row) in enumerate(self._rows.items(), 1):
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
             printed = replace(row, control=replace(row.control, fingerprint=fingerprint_of(self._context, row)))
             self._batch.rows.append(ref)
             self._changes.put.append(entry_of(printed))
@@ -447,15 +364,6 @@ class Reconciliation:
                 continue
             self._batch.guards.append({"id": record["id"], "rev": self._read_revs[ref]})
             self._batch.patch(record["id"], **{k: v for k, v in record.items() if k not in ("id", "in", "out")})
-
-    def _write_chains(self) -> None:
-        for chain in self._chains.values():
-            state = chain.state
-            if not chain.moved or chain.fact.category is Category.CONTEXT:
-                continue
-            members: list[str] = [*([state.head.id] if state.head else []), *(c.id for c in state.contenders)]
-            row = store_rows.chain_to_row(chain.fact, state.head.id if state.head else None, members, state.rev + 1)
-            self._batch.chains.append({"id": chain.record, "expected": state.rev, "set": row})
 
 
 def fingerprint_of(context: Context, row: Row) -> str:
@@ -471,18 +379,6 @@ def texts_of(row: Row) -> list[str]:
     return [row.summary]
 
 
-def _says(row: Relation | Action) -> tuple[object, ...]:
-    if isinstance(row, Relation):
-        return (row.subject, row.label, row.object, row.scope)
-    said = fold(row.object_text) if row.object_text else None
-    return (row.actor, row.verb, row.object, said, row.occurred_at, row.scope)
-
-
-def _again(twin: Relation, again: Relation) -> Relation:
-    labels = twin.labels + tuple(label for label in again.labels if label not in twin.labels)
-    return replace(twin, labels=labels, control=replace(twin.control, rev=twin.control.rev + 1))
-
-
 def _kind_of(category: Category, key: str | None) -> str:
     """What a person would call this memory when the caller does not say."""
     if category is Category.CONTEXT:
@@ -490,10 +386,6 @@ def _kind_of(category: Category, key: str | None) -> str:
     if category is Category.KNOWLEDGE and key in PREFERENCE_KEYS:
         return "preference"
     return "fact"
-
-
-def _other_kind(pillar: Pillar) -> str:
-    return "turn" if pillar is Pillar.AUTHORITATIVE else "upsert"
 
 
 def _without_id(row: store_rows.Record) -> store_rows.Record:

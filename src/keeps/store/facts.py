@@ -9,7 +9,8 @@ from typing import Any, Final, LiteralString
 
 from keeps.core.entities import EntityRef
 from keeps.core.facts import Action, Fact, Relation, Row
-from keeps.core.supersession import rank_at_once
+from keeps.core.scopes import Scope
+from keeps.core.supersession import ranks_at_once
 from keeps.store.db import INDEXED_VALUES, Db, RecordID
 from keeps.store.entities import Presence, by_entity, presences
 from keeps.store.rows import (
@@ -30,6 +31,9 @@ _READ_S: Final = 10.0
 
 _PART: Final = 500
 """How many ids go into one read."""
+
+_SLOTS: Final = 250
+"""How many entities, each with what is looked for in it, go into one read."""
 
 
 def from_record(record: Record, sets: ScopeSets) -> Row:
@@ -113,15 +117,103 @@ async def standing(
     return states, by_entity(known, readable) | further
 
 
-async def versions(db: Db, sets: ScopeSets, entity: EntityRef, key: str, readable: Collection[str]) -> list[Fact]:
-    """Every version of a key of an entity in the readable scope sets, retired ones left out, newest known first."""
+# What is said of an entity by one scope set is found by an index over both, so that what others have there costs its
+# readers nothing. The engine uses both columns of an index for equality alone: so one SELECT for each scope set,
+# and above `INDEXED_VALUES` of them one over all, filtered.
+_VERSIONS: Final[LiteralString] = (
+    "RETURN array::flatten($sets.map(|$set| (SELECT * FROM attribute WITH INDEX attribute_entity WHERE"
+    " entity = $entity AND scope_set = $set AND key = $key AND forgotten_at = NONE TIMEOUT 5s)));"
+)
+_VERSIONS_WIDE: Final[LiteralString] = (
+    "SELECT * FROM attribute WITH INDEX attribute_entity WHERE entity = $entity AND key = $key"
+    " AND scope_set IN $sets AND forgotten_at = NONE TIMEOUT 5s;"
+)
+_OF_ENTITY: Final[LiteralString] = (
+    "RETURN array::flatten($sets.map(|$set| (SELECT * FROM attribute WITH INDEX attribute_entity WHERE"
+    " entity = $entity AND scope_set = $set AND forgotten_at = NONE TIMEOUT 5s)));"
+)
+_OF_ENTITY_WIDE: Final[LiteralString] = (
+    "SELECT * FROM attribute WITH INDEX attribute_entity WHERE entity = $entity"
+    " AND scope_set IN $sets AND forgotten_at = NONE TIMEOUT 5s;"
+)
+_RELATIONS: Final[LiteralString] = (
+    "RETURN array::flatten($sets.map(|$set| (SELECT * FROM relates_to WITH INDEX relation_subject WHERE"
+    " subject = $entity AND scope_set = $set AND forgotten_at = NONE TIMEOUT 5s)));"
+    "RETURN array::flatten($sets.map(|$set| (SELECT * FROM relates_to WITH INDEX relation_object WHERE"
+    " object = $entity AND scope_set = $set AND forgotten_at = NONE TIMEOUT 5s)));"
+)
+_RELATIONS_WIDE: Final[LiteralString] = (
+    "SELECT * FROM relates_to WITH INDEX relation_subject WHERE subject = $entity"
+    " AND scope_set IN $sets AND forgotten_at = NONE TIMEOUT 5s;"
+    "SELECT * FROM relates_to WITH INDEX relation_object WHERE object = $entity"
+    " AND scope_set IN $sets AND forgotten_at = NONE TIMEOUT 5s;"
+)
+
+
+async def _said_of(
+    db: Db, near: LiteralString, wide: LiteralString, entity: EntityRef, readable: Collection[str], key: str = ""
+) -> list[Record]:
+    """Rows about an entity in the readable scope sets, each once: by `near` when these are few, else by `wide`."""
     found = await db.run(
-        "SELECT * FROM attribute WHERE entity = $entity AND key = $key AND forgotten_at = NONE TIMEOUT 5s;",
+        near if len(readable) <= INDEXED_VALUES else wide,
         timeout_s=_READ_S,
         entity=str(entity),
+        sets=sorted(readable),
         key=key,
     )
-    return newest_first(_facts(found[0], sets, readable))
+    return list({key_of(row["id"]): row for part in found for row in part}.values())
+
+
+async def versions(db: Db, sets: ScopeSets, entity: EntityRef, key: str, readable: Collection[str]) -> list[Fact]:
+    """Every version of a key of an entity in the readable scope sets, retired ones left out, newest known first."""
+    return newest_first(_facts(await _said_of(db, _VERSIONS, _VERSIONS_WIDE, entity, readable, key), sets, readable))
+
+
+async def versions_in(db: Db, scope: Scope, slots: Collection[tuple[EntityRef, str]]) -> list[Fact]:
+    """Every version of each entity and key in one scope set, retired ones left out, in no order."""
+    rows = await _in_parts(
+        db,
+        "RETURN array::flatten($wanted.map(|$w| (SELECT * FROM attribute WITH INDEX attribute_entity WHERE"
+        " entity = $w.entity AND scope_set = $set AND key = $w.key AND forgotten_at = NONE TIMEOUT 5s)));",
+        scope,
+        [{"entity": str(entity), "key": key} for entity, key in slots],
+    )
+    return [fact_from_row(row, scope) for row in rows]
+
+
+async def open_relations(db: Db, scope: Scope, wanted: Mapping[EntityRef, Collection[EntityRef]]) -> list[Relation]:
+    """Relations of one scope set without an end, from each subject to any of its objects, newest known first."""
+    rows = await _in_parts(
+        db,
+        "RETURN array::flatten($wanted.map(|$w| (SELECT * FROM relates_to WITH INDEX relation_subject WHERE"
+        " subject = $w.ref AND scope_set = $set AND object IN $w.objects AND valid_until = NONE"
+        " AND forgotten_at = NONE TIMEOUT 5s)));",
+        scope,
+        [{"ref": str(ref), "objects": sorted(map(str, objects))} for ref, objects in wanted.items()],
+    )
+    return newest_first(relation_from_row(row, scope) for row in rows)
+
+
+async def open_actions(db: Db, scope: Scope, wanted: Mapping[EntityRef, Collection[str]]) -> list[Action]:
+    """Actions of one scope set without an end, of each actor with any of its verbs, newest known first."""
+    rows = await _in_parts(
+        db,
+        "RETURN array::flatten($wanted.map(|$w| (SELECT * FROM action WITH INDEX action_actor WHERE"
+        " actor = $w.ref AND scope_set = $set AND verb IN $w.verbs AND valid_until = NONE"
+        " AND forgotten_at = NONE TIMEOUT 5s)));",
+        scope,
+        [{"ref": str(ref), "verbs": sorted(verbs)} for ref, verbs in wanted.items()],
+    )
+    return newest_first(action_from_row(row, scope) for row in rows)
+
+
+async def _in_parts(db: Db, surql: LiteralString, scope: Scope, wanted: Sequence[Record]) -> list[Record]:
+    """What `surql` finds for all of `wanted`, a few hundred at a time."""
+    rows: list[Record] = []
+    for start in range(0, len(wanted), _SLOTS):
+        (found,) = await db.run(surql, timeout_s=_READ_S, set=scope.id, wanted=list(wanted[start : start + _SLOTS]))
+        rows += found
+    return rows
 
 
 async def keys_of(db: Db, entities: Sequence[EntityRef], readable: Collection[str]) -> set[tuple[EntityRef, str]]:
@@ -139,43 +231,13 @@ async def keys_of(db: Db, entities: Sequence[EntityRef], readable: Collection[st
 
 async def of_entity(db: Db, sets: ScopeSets, entity: EntityRef, readable: Collection[str]) -> list[Fact]:
     """Every version of every key of an entity, retired ones left out, newest known first."""
-    found = await db.run(
-        "SELECT * FROM attribute WHERE entity = $entity AND forgotten_at = NONE TIMEOUT 5s;",
-        timeout_s=_READ_S,
-        entity=str(entity),
-    )
-    return newest_first(_facts(found[0], sets, readable))
+    return newest_first(_facts(await _said_of(db, _OF_ENTITY, _OF_ENTITY_WIDE, entity, readable), sets, readable))
 
 
-async def relations_of(
-    db: Db, sets: ScopeSets, entities: Collection[EntityRef], readable: Collection[str]
-) -> list[Relation]:
-    """Relations with any of `entities` at either end, retired ones left out, newest known first."""
-    refs = sorted(map(str, entities))
-    found = await db.run(
-        "SELECT * FROM relates_to WHERE subject IN $refs AND forgotten_at = NONE TIMEOUT 5s;"
-        "SELECT * FROM relates_to WHERE object IN $refs AND forgotten_at = NONE TIMEOUT 5s;",
-        timeout_s=_READ_S,
-        refs=refs,
-    )
-    rows = {key_of(row["id"]): row for part in found for row in part}
-    relations = [
-        relation_from_row(row, sets[row["scope_set"]]) for row in rows.values() if row["scope_set"] in readable
-    ]
-    return newest_first(relations)
-
-
-async def actions_of(
-    db: Db, sets: ScopeSets, entities: Collection[EntityRef], readable: Collection[str]
-) -> list[Action]:
-    """What any of `entities` did, retired ones left out, newest known first."""
-    found = await db.run(
-        "SELECT * FROM action WHERE actor IN $refs AND forgotten_at = NONE TIMEOUT 5s;",
-        timeout_s=_READ_S,
-        refs=sorted(map(str, entities)),
-    )
-    actions = [action_from_row(row, sets[row["scope_set"]]) for row in found[0] if row["scope_set"] in readable]
-    return newest_first(actions)
+async def relations_of(db: Db, sets: ScopeSets, entity: EntityRef, readable: Collection[str]) -> list[Relation]:
+    """Relations with `entity` at either end, retired ones left out, newest known first."""
+    rows = await _said_of(db, _RELATIONS, _RELATIONS_WIDE, entity, readable)
+    return newest_first(relation_from_row(row, sets[row["scope_set"]]) for row in rows if row["scope_set"] in readable)
 
 
 def newest_first(rows: Iterable[Any]) -> list[Any]:
@@ -184,11 +246,10 @@ def newest_first(rows: Iterable[Any]) -> list[Any]:
     What is left equal is ordered by id, so that the order is the same every time.
     """
     listed = list(rows)
-    facts = {row.id: row for row in listed if isinstance(row, Fact)}
+    ranks = ranks_at_once({row.id: row for row in listed if isinstance(row, Fact)})
 
     def place(row: Row) -> tuple[datetime, int, str]:
-        rank = rank_at_once(facts, row) if isinstance(row, Fact) else 0
-        return row.clocks.known_at, rank, row.id
+        return row.clocks.known_at, ranks.get(row.id, 0), row.id
 
     return sorted(listed, key=place, reverse=True)
 
