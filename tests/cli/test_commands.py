@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from keeps.cli.app import COMMANDS, GROUPS
+from keeps.cli.reach import counted
 from keeps.client import Client
 from keeps.store.secrets import saved_keys
 from tests.cli.conftest import Desk, Server
@@ -94,9 +95,11 @@ def test_forget_says_first_what_would_go(desk: Desk) -> None:
     desk("remember", "The gate code is plumage")
     would = desk("forget", "The gate code is plumage", "--dry-run").out
     assert would.startswith("Would forget 1 memory")
+    assert "    The gate code is plumage attribute:" in would
     assert "plumage" in desk("recall", "gate code").out
     refused = desk("forget", "The gate code is plumage", code=2)
     assert "--yes" in refused.err
+    assert "    The gate code is plumage attribute:" in refused.out
     assert "plumage" in desk("recall", "gate code").out
     assert desk("forget", "The gate code is plumage", "--yes", "--json").json["deleted"] >= 1
     assert desk("recall", "plumage").out == "Nothing found.\n"
@@ -164,6 +167,17 @@ def test_a_service_is_reached_without_its_folder(server: Server, tmp_path: Path)
         (("remember", "--fact", "a", "b", "c", "--as-turn"), 2),
         (("forget",), 2),
         (("nosuch",), 2),
+        (("recall", "x", "--as-of", "someday"), 2),
+        (("context", "x", "--as-of", "someday"), 2),
+        (("context", "x", "--subject", "mara"), 2),
+        (("show", "person/mara", "--as-of", "someday"), 2),
+        (("show", "person/mara", "--at-instant", "someday"), 2),
+        (("remember", "x", "--observed-at", "someday"), 2),
+        (("history", "mara"), 2),
+        (("forget", "no such memory", "--dry-run"), 3),
+        (("forget", "no such memory", "--yes"), 3),
+        (("forget", "no such memory", "--purge", "-y"), 3),
+        (("forget", "--id", "attribute:nosuch", "--purge", "-y"), 3),
         (("serve", "--policy", "deliberate"), 2),
         (("bootstrap", "--policy", "nonsense"), 2),
         (("export", "--format", "xml"), 2),
@@ -176,7 +190,16 @@ def test_exit_codes(desk: Desk, arguments: tuple[str, ...], code: int) -> None:
 
 
 def test_a_folder_that_is_not_there_is_made_by_writing_only(alone: Desk) -> None:
-    for arguments in (("recall", "x"), ("export",), ("backup", "x.archive"), ("entities",)):
+    asking = [("recall", "x"), ("context", "x"), ("show", "person/a"), ("history", "person/a"), ("entities",)]
+    working = [
+        ("export",),
+        ("forget", "x", "--yes"),
+        ("scopes", "list"),
+        ("keys", "list"),
+        ("backup", "x"),
+        ("doctor",),
+    ]
+    for arguments in (*asking, *working):
         assert "there is no memory" in alone(*arguments, code=2).err
     assert not alone.folder.exists()
     ran = alone("remember", "The first thing", "--json")
@@ -186,9 +209,9 @@ def test_a_folder_that_is_not_there_is_made_by_writing_only(alone: Desk) -> None
 
 
 def test_a_bad_environment_is_a_usage_error(alone: Desk) -> None:
-    alone.env["KEEPS_READ_TIMEOUT_S"] = "soon"
-    assert "KEEPS_READ_TIMEOUT_S" in alone("remember", "x", code=2).err
-    alone.env |= {"KEEPS_READ_TIMEOUT_S": None, "KEEPS_POLICY": "deliberate"}
+    alone.env["KEEPS_MAX_IN_FLIGHT"] = "soon"
+    assert "KEEPS_MAX_IN_FLIGHT" in alone("remember", "x", code=2).err
+    alone.env |= {"KEEPS_MAX_IN_FLIGHT": None, "KEEPS_POLICY": "deliberate"}
     assert "KEEPS_POLICY" in alone("remember", "x", code=2).err
     assert not alone.folder.exists()
 
@@ -231,3 +254,43 @@ async def test_commands_and_programs_see_the_same(desk: Desk, server: Server) ->
         await client.remember("The gannet dives", infer="none")
         found = await client.recall("gannet")
         assert found.hits[0].text == "The gannet dives"
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    file = tmp_path / "memory.jsonl"
+    file.write_text("{}")
+    beside = Desk(folder=file)
+    for arguments in (("recall", "x"), ("backup", "x"), ("doctor",)):
+        assert f"{file} is a file" in beside(*arguments, code=2).err
+    assert "is not a folder" in beside("remember", "x", code=2).err
+
+
+def test_a_forget_that_means_nothing_says_what_is_understood(desk: Desk) -> None:
+    desk("remember", "The grebe nests in the reeds")
+    ran = desk("forget", "grebe reeds", "--dry-run", code=3)
+    assert "The grebe nests in the reeds attribute:" in ran.out
+    assert "Would forget" not in ran.out
+    assert "person/mara/role" in ran.err
+    assert "--id" in ran.err
+    assert desk("forget", "grebe reeds", "--yes", "--json", code=3).json["deleted"] == 0
+    assert "grebe" in desk("recall", "grebe").out
+
+
+def test_a_forget_takes_a_reference(desk: Desk) -> None:
+    desk("remember", "--fact", "Tove", "role", "bosun")
+    would = desk("forget", "person/tove/role", "--dry-run").out
+    assert "    Tove's role is bosun. attribute:" in would
+    desk("forget", "attribute:person/tove/role", "--yes")
+    assert desk("recall", "Tove bosun").out == "Nothing found.\n"
+
+
+def test_slips_are_answered_with_what_was_meant(desk: Desk) -> None:
+    assert "Did you mean 'recall'?" in desk("recal", "x", code=2).err
+    assert "person/mara" in desk("history", "mara", code=2).err
+    assert "--ledger memory/ledger/tombstones.jsonl" in " ".join(desk("restore", "--help").out.split())
+
+
+@pytest.mark.parametrize(("count", "words"), [(0, "0 turns"), (1, "1 turn"), (2, "2 turns")])
+def test_numbers_agree_with_their_nouns(count: int, words: str) -> None:
+    assert counted(count, "turn") == words
+    assert counted(count, "memory", "memories").endswith("memory" if count == 1 else "memories")

@@ -35,10 +35,13 @@ async def test_transcript_shows_five_facts() -> None:
             "answered": ("Dr Ahlgren put in four stitches",),
             "corrected": ("Tollgatan 14 in Kråkvik",),
             "then": ("Mara lives at Tollgatan 14 in Kråkvik.",),
-            "gone": ("0 hits, and the word stands in 0 index files.", "Looked up by its reference: not found."),
+            "gone": (
+                'Asked for "gannetbox": 0 hits. The word stands in 0 files of the index.',
+                "Looked up by its reference: not found.",
+            ),
         }
     )
-    assert "1 hits, and the word stands in 1 index files." in text
+    assert 'Asked for "gannetbox": 1 hit. The word stands in 1 file of the index.' in text
     assert "says: I rent a flat on the third floor at Tollgatan 14" in text
     assert text.rstrip().endswith('found = await memory.recall("coffee")')
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib.metadata import version
 from typing import Annotated, Any, Final
 
@@ -57,6 +58,13 @@ class _Commands(TyperGroup):
         group = typer.main.get_group(importlib.import_module(module).app)
         group.name = cmd_name
         return group if cmd_name in GROUPS else group.commands[cmd_name]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        if name not in self.list_commands(ctx) and not name.startswith("-"):
+            close = get_close_matches(name, self.list_commands(ctx), n=1)
+            ctx.fail(f"There is no command {name!r}." + (f" Did you mean {close[0]!r}?" if close else ""))
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:

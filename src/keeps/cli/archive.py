@@ -14,9 +14,19 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from keeps.cli.codes import FAILED
-from keeps.cli.reach import confirm, console, errors, said, settings, show_json
+from keeps.cli.reach import (
+    check_folder,
+    check_memory,
+    confirm,
+    console,
+    counted,
+    errors,
+    said,
+    settings,
+    show_json,
+)
 from keeps.client.calls import http_client, read, unreachable
-from keeps.core.errors import StoreRefused, Unavailable
+from keeps.core.errors import Unavailable
 from keeps.http.routes.local import BACKUP_PATH
 from keeps.memory import DEFAULT_FOLDER
 from keeps.owning import owning
@@ -49,14 +59,13 @@ def backup(
 ) -> None:
     """Write every context into one archive, without stopping a server that runs."""
     folder = data.expanduser()
-    if not (folder / PEPPER_NAME).exists():
-        raise StoreRefused(f"there is no memory in {folder}: name its folder with --data")
+    check_memory(folder)
     with _watched() as progress:
         done = asyncio.run(_backup(folder, file.expanduser().absolute(), force, progress))
     _show(done, json, lambda out: _tell_backup(out, done))
 
 
-@app.command(epilog="Example: keeps restore memory.archive --data ./other")
+@app.command(epilog="Example: keeps restore memory.archive --data ./other --ledger memory/ledger/tombstones.jsonl")
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The archive to read.")],
     data: Data = DEFAULT_FOLDER,
@@ -92,6 +101,7 @@ def doctor(
 ) -> None:
     """Look a folder over, and say what is wrong with it and what to do. Ends with 1 when something is."""
     folder = data.expanduser()
+    check_folder(folder)
     if accept_loss:
         confirm(f"Take the record in {folder} as it is, without what it lost?", yes=yes)
     report = ReportOut.of(asyncio.run(look_over(folder, accept_loss=accept_loss)))
@@ -146,7 +156,8 @@ def _show(done: WireOut, json: bool, people: Callable[[Console], None]) -> None:
 
 
 def _tell_backup(out: Console, done: BackupOut) -> None:
-    out.print(f"Wrote {done.rows} rows of {len(done.contexts)} contexts to {done.file} ({done.size_bytes} bytes).")
+    what = f"{counted(done.rows, 'row')} of {counted(len(done.contexts), 'context')}"
+    out.print(f"Wrote {what} to {done.file} ({done.size_bytes} bytes).")
     out.print(said(f"sha256 {done.digest}", "dim"))
     out.print("It holds every text in plain: keep it as safe as the folder.")
 
@@ -164,9 +175,11 @@ def _tell_report(out: Console, report: ReportOut) -> None:
 
 
 def _tell_restored(out: Console, done: RestoredOut) -> None:
-    out.print(f"Restored {done.rows} rows of {len(done.contexts)} contexts into {done.folder}.")
+    what = f"{counted(done.rows, 'row')} of {counted(len(done.contexts), 'context')}"
+    out.print(f"Restored {what} into {done.folder}.")
     if done.replayed:
-        out.print(f"{done.replayed} erasures that are younger than the backup were carried out again.")
+        again = "1 erasure that is" if done.replayed == 1 else f"{done.replayed} erasures that are"
+        out.print(f"Carried out again: {again} younger than the backup.")
     for context in done.left_out or ():
         out.print(f"Context {context} was deleted after the backup and was left out.")
     for what, place in done.aside.items():

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from keeps.cli.reach import Reach, Reaching, errors
+from keeps.cli.reach import Reach, Reaching, counted, errors
 from keeps.cli.transcripts import Line, Talk, read_talks
 from keeps.client import Client, walk
 from keeps.core.errors import Conflict
@@ -79,8 +79,11 @@ def conversation(
             return await import_talks(memory, talks, aim, lambda turns: bar.advance(task, turns))
 
     done = reach.ask(work, creates=True)
-    before = f"; {done.already} were there already" if done.already else ""
-    reach.show(done, lambda out: out.print(f"Imported {done.turns} turns in {done.sessions} sessions{before}."))
+    before = ""
+    if done.already:
+        before = f"; {done.already} {'was' if done.already == 1 else 'were'} there already"
+    what = f"{counted(done.turns, 'turn')} in {counted(done.sessions, 'session')}"
+    reach.show(done, lambda out: out.print(f"Imported {what}{before}."))
 
 
 def _bar(total: int) -> Progress:

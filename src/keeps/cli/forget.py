@@ -7,17 +7,25 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from keeps.cli.reach import Reach, Reaching, confirm, console, said
+from keeps.cli.codes import NOT_FOUND
+from keeps.cli.reach import Reach, Reaching, confirm, console, counted, note, said
 from keeps.client import Client
 from keeps.wire.forget import ForgetOut
 
 app = typer.Typer()
 
+_UNDERSTOOD = (
+    "Understood are the exact text of a memory, a name (Mara), a key (role), a reference (person/mara/role), "
+    "and the id of a row: --id attribute:<id>"
+)
+
 
 @app.command(cls=Reaching, epilog='Example: keeps forget "The spare key hangs behind the oven" --purge')
 def forget(
     ctx: typer.Context,
-    query: Annotated[str | None, typer.Argument(help="The text, name or slot of what to forget.")] = None,
+    query: Annotated[
+        str | None, typer.Argument(help="The exact text, name, key or reference (person/mara/role) of what to forget.")
+    ] = None,
     ids: Annotated[list[str] | None, typer.Option("--id", metavar="REF", help="This row; may be given again.")] = None,
     lens: Annotated[
         list[str] | None, typer.Option(metavar="SCOPE", help="Only in this scope; may be given again.")
@@ -26,7 +34,7 @@ def forget(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Take something out of every answer; with --purge erase it."""
+    """Take something out of every answer; with --purge erase it. Ends with 3 when nothing is meant."""
     if query is None and not ids:
         raise typer.BadParameter("say what to forget: words, or --id")
     reach = Reach.of(ctx)
@@ -42,19 +50,27 @@ def forget(
 
     done = reach.ask(work)
     reach.show(done, lambda out: _tell(out, done, would=dry_run))
+    if not done.deleted and not done.released:
+        note(f"keeps: nothing here is meant by that. {_UNDERSTOOD}")
+        raise typer.Exit(NOT_FOUND)
 
 
 def _tell(out: Console, done: ForgetOut, *, would: bool) -> None:
-    count = done.deleted if done.memories is None else done.memories
-    verb = "Would forget" if would else "Forgot"
-    out.print(f"{verb} {count} {'memory' if count == 1 else 'memories'} ({done.deleted} rows).")
-    for row in done.ids or []:
-        out.print(said(f"    {row}", "dim"))
+    if done.deleted or done.released:
+        count = counted(done.deleted if done.memories is None else done.memories, "memory", "memories")
+        out.print(f"{'Would forget' if would else 'Forgot'} {count} ({counted(done.deleted, 'row')}).")
+    told = {match.id for match in done.matches or ()}
+    for match in done.matches or ():
+        out.print(said(f"    {match.text}"), said(match.id, "dim"))
+    for row in done.ids or ():
+        if row not in told:
+            out.print(said(f"    {row}", "dim"))
     if done.near_misses:
         out.print("Like it, and not touched:")
         for miss in done.near_misses:
             out.print(said(f"    {miss.text}"), said(f"{miss.id} · score {miss.score:.2f}", "dim"))
     if done.released:
-        out.print(f"{done.released} rows stay for others whose they are too.")
+        rows = f"{done.released} {'row stays' if done.released == 1 else 'rows stay'}"
+        out.print(f"{rows} for others whose they are too.")
     if done.remaining:
         out.print(f"{done.remaining} more are meant by these words: forget again, or name them with --id.")

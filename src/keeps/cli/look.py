@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from keeps.cli.reach import Reach, Reaching, said
+from keeps.cli.reach import Reach, Reaching, counted, moment, named, said
 from keeps.client import Client, walk
 from keeps.core.facts import Origin
 from keeps.core.fence import LABELS
@@ -20,7 +20,7 @@ from keeps.wire.rows import AttributeDetail, RowOut
 
 app = typer.Typer()
 
-AsOf = Annotated[str | None, typer.Option(metavar="TIME", help="As it was known then.")]
+AsOf = Annotated[str | None, typer.Option(metavar="TIME", callback=moment, help="As it was known then.")]
 
 
 @app.command(cls=Reaching, epilog="Example: keeps show attribute:person/mara/role")
@@ -28,7 +28,9 @@ def show(
     ctx: typer.Context,
     ref: Annotated[str, typer.Argument(help="entity:person/mara, attribute:person/mara/role, turn:<id> …")],
     as_of: AsOf = None,
-    at_instant: Annotated[str | None, typer.Option(metavar="TIME", help="As the record held it then.")] = None,
+    at_instant: Annotated[
+        str | None, typer.Option(metavar="TIME", callback=moment, help="As the record held it then.")
+    ] = None,
 ) -> None:
     """Show one thing by its reference, with what it rests on."""
     reach = Reach.of(ctx)
@@ -40,7 +42,7 @@ def show(
 @app.command(cls=Reaching, epilog="Example: keeps history person/mara role")
 def history(
     ctx: typer.Context,
-    entity: Annotated[str, typer.Argument(help="type/name, for example person/mara.")],
+    entity: Annotated[str, typer.Argument(callback=named, help="type/name, for example person/mara.")],
     key: Annotated[str | None, typer.Argument(help="One key; all of them unless given.")] = None,
 ) -> None:
     """Show every value an entity had, newest first."""
@@ -114,7 +116,7 @@ def _tell(console: Console, found: InspectOut) -> None:
         console.print(said(f"{turn.speaker or turn.role}: {turn.content}"))
         console.print(said(f"    {_day(turn.created_at)} · session:{turn.session} · turn {turn.seq}", "dim"))
     if found.session is not None:
-        console.print(said(f"session:{found.session.id} · {found.session.turn_count or 0} turns"))
+        console.print(said(f"session:{found.session.id} · {counted(found.session.turn_count or 0, 'turn')}"))
     if found.action is not None:
         console.print(said(found.action.summary or found.action.verb))
         console.print(said(f"    {_standing(found.action)}", "dim"))

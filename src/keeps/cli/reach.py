@@ -21,8 +21,10 @@ from typer.core import TyperCommand
 from keeps.cli.codes import USAGE
 from keeps.client import Client
 from keeps.config import Config
-from keeps.core.errors import StoreRefused
+from keeps.core.entities import parse_ref
+from keeps.core.errors import Invalid, StoreRefused
 from keeps.core.fence import plain
+from keeps.core.instants import parse_instant
 from keeps.memory import DEFAULT_CONTEXT, DEFAULT_FOLDER, Memory
 from keeps.store.secrets import PEPPER_NAME
 from keeps.wire.base import WireOut
@@ -131,11 +133,8 @@ class Reach:
             async with Client(self.endpoint, key=self.key, context=self.context) as client:
                 yield client
             return
-        if not creates and not (self.folder / PEPPER_NAME).exists():
-            raise StoreRefused(
-                f"there is no memory in {self.folder}: begin one with `keeps remember` or `keeps serve`, "
-                "or name another folder with --data"
-            )
+        if not creates:
+            check_memory(self.folder)
         opening = Memory.open(
             self.folder, context=self.context, key=self.key, saved_key="owner", config=settings(data=self.folder)
         )
@@ -150,6 +149,49 @@ class Reach:
             show_json(out.model_dump(mode="json", exclude_none=True))
         else:
             people(console())
+
+
+def check_folder(folder: Path) -> None:
+    """Nothing when `folder` is one. Raises: StoreRefused for a file, and for what is not there."""
+    if folder.is_dir():
+        return
+    if folder.exists():
+        raise StoreRefused(f"{folder} is a file: --data names the folder of a memory")
+    raise StoreRefused(_no_memory(folder))
+
+
+def check_memory(folder: Path) -> None:
+    """Nothing when a memory lies in `folder`. Raises: StoreRefused."""
+    check_folder(folder)
+    if not (folder / PEPPER_NAME).exists():
+        raise StoreRefused(_no_memory(folder))
+
+
+def _no_memory(folder: Path) -> str:
+    return (
+        f"there is no memory in {folder}: begin one with `keeps remember` or `keeps serve`, "
+        "or name another folder with --data"
+    )
+
+
+def moment(value: str | None) -> str | None:
+    """A time as given on a command line, checked. Wrong usage unless it is one."""
+    try:
+        if value is not None:
+            parse_instant(value)
+    except Invalid as error:
+        raise typer.BadParameter(error.message) from None
+    return value
+
+
+def named(value: str | None) -> str | None:
+    """An entity as given on a command line, checked. Wrong usage unless a type stands before the name."""
+    try:
+        if value is not None:
+            parse_ref(value)
+    except Invalid:
+        raise typer.BadParameter(f"an entity is written type/name, for example person/{value or 'mara'}") from None
+    return value
 
 
 def settings(**fixed: object) -> Config:
@@ -181,6 +223,11 @@ def show_json(value: object) -> None:
 def note(text: str) -> None:
     """Say something beside the result, on stderr."""
     print(plain(text), file=sys.stderr)
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """A number of things: `1 turn`, `2 turns`; `many` where an s is not enough."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def said(text: str, style: str = "") -> Text:

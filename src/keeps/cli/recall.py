@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from keeps.cli.reach import Reach, Reaching, said
+from keeps.cli.reach import Reach, Reaching, moment, named, said
 from keeps.core.facts import Origin
 from keeps.core.fence import LABELS, PASSAGE_LABEL
 from keeps.wire.query import Hit, QueryOut
@@ -20,7 +20,7 @@ Lens = Annotated[
     list[str] | None, typer.Option(metavar="SCOPE", help="Only what belongs to this scope; may be given again.")
 ]
 Label = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only what has it; may be given again.")]
-AsOf = Annotated[str | None, typer.Option(metavar="TIME", help="Answer from what was known then.")]
+AsOf = Annotated[str | None, typer.Option(metavar="TIME", callback=moment, help="Answer from what was known then.")]
 
 
 def _asked(**options: Any) -> dict[str, Any]:
@@ -52,7 +52,9 @@ def context(
     ctx: typer.Context,
     query: Query,
     k: K = 10,
-    subject: Annotated[str | None, typer.Option(metavar="TYPE/NAME", help="Facts about this entity only.")] = None,
+    subject: Annotated[
+        str | None, typer.Option(metavar="TYPE/NAME", callback=named, help="Facts about this entity only.")
+    ] = None,
     lens: Lens = None,
     label: Label = None,
     as_of: AsOf = None,

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from keeps.cli.reach import Reach, Reaching, said
+from keeps.cli.reach import Reach, Reaching, moment, said
 from keeps.client import Client
 from keeps.core.entities import EntityType, normalise_type, parse_ref
 from keeps.core.summaries import NOTE_PREFIX
@@ -37,7 +37,9 @@ def remember(
     ] = None,
     scope: Annotated[list[str] | None, typer.Option(metavar="SCOPE", help="Whose it is; may be given again.")] = None,
     label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="May be given again.")] = None,
-    observed_at: Annotated[str | None, typer.Option(metavar="TIME", help="When it was known, if not now.")] = None,
+    observed_at: Annotated[
+        str | None, typer.Option(metavar="TIME", callback=moment, help="When it was known, if not now.")
+    ] = None,
 ) -> None:
     """Save a note, a fact (--fact), or something that was said (--as-turn)."""
     if (text is None) == (fact is None):

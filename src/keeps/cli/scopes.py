@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from keeps.cli.reach import Reach, Reaching, confirm, console, said, show_json
+from keeps.cli.reach import Reach, Reaching, confirm, console, counted, said, show_json
 from keeps.client import Client, walk
 from keeps.wire.pages import PageMeta
 from keeps.wire.scopes import ScopeListOut
@@ -70,5 +70,5 @@ def forget(
     reach = Reach.of(ctx)
     confirm(f"Erase everything in {path} and below, for good?", yes=yes)
     done = reach.ask(lambda memory: memory.scopes.forget(path))
-    memories = "" if done.memories is None else f" ({done.memories} memories)"
-    reach.show(done, lambda out: out.print(f"Erased {done.forgotten} rows{memories}."))
+    memories = "" if done.memories is None else f" ({counted(done.memories, 'memory', 'memories')})"
+    reach.show(done, lambda out: out.print(f"Erased {counted(done.forgotten, 'row')}{memories}."))

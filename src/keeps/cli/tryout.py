@@ -17,7 +17,7 @@ from rich.rule import Rule
 
 from keeps.cli.conversations import Aim, import_talks
 from keeps.cli.look import tell_facts
-from keeps.cli.reach import console, said, settings
+from keeps.cli.reach import console, counted, said, settings
 from keeps.cli.recall import tell_hits
 from keeps.cli.remember import note_of
 from keeps.cli.transcripts import read_talks
@@ -141,24 +141,22 @@ async def _forget(out: Console, memory: Memory, folder: Path) -> None:
     (saved,) = note.extraction.attributes
     ref = f"attribute:{saved.entity_id.removeprefix('entity:')}/{saved.key}"
     out.print(said(f"Saved a note: {SECRET}."))
-    out.print(
-        f"    {await _found(memory)} hits, and the word stands in {_files_with(folder, SECRET_WORD)} index files."
-    )
+    await _tell_word(out, memory, folder)
     done = await memory.forget(SECRET, purge=True)
-    out.print(f"Purged it: {done.deleted} rows erased.")
+    out.print(f"Purged it: {counted(done.deleted, 'row')} erased.")
     try:
         await memory.inspect(ref)
         raise AssertionError(f"{ref} is still there")
     except NotFound:
         gone = "not found"
-    out.print(
-        f"    {await _found(memory)} hits, and the word stands in {_files_with(folder, SECRET_WORD)} index files."
-    )
+    await _tell_word(out, memory, folder)
     out.print(f"    Looked up by its reference: {gone}.")
 
 
-async def _found(memory: Memory) -> int:
-    return len((await memory.recall(SECRET_WORD)).hits)
+async def _tell_word(out: Console, memory: Memory, folder: Path) -> None:
+    hits = counted(len((await memory.recall(SECRET_WORD)).hits), "hit")
+    files = counted(_files_with(folder, SECRET_WORD), "file")
+    out.print(said(f'    Asked for "{SECRET_WORD}": {hits}. The word stands in {files} of the index.'))
 
 
 def _files_with(folder: Path, word: str) -> int:

@@ -349,7 +349,7 @@ async def _context(visit: _Visit, engine: Engine, row: ContextRow) -> None:
     if gaps is not None and not visit.purges & {row.id, ""}:
         faults.append(gaps)
     elif gaps is not None:
-        visit.note("rows", f"{_told(gaps)}: purges leave them behind.", row.id)
+        visit.note("rows", f"{_told(gaps)}: harmless, purges leave them behind.", row.id)
     for fault in faults:
         visit.problem("rows", f"{_told(fault)}. Keep the folder as it is and report this.", row.id)
     if not faults:
