@@ -9,8 +9,9 @@ import pytest
 from keeps.core.access import Caller
 from keeps.core.errors import Forbidden, Invalid, NotFound
 from keeps.core.pages import FIRST_PAGE, PageRequest
-from keeps.core.scopes import ROOT, parse_path
+from keeps.core.scopes import ROOT, parse_path, parse_scopes
 from keeps.services import scopes
+from keeps.services.remember import Message, Remember, remember
 from keeps.services.runtime import Context, Runtime
 from keeps.services.scopes import NewScope
 from keeps.store.scopes import ScopeNode
@@ -101,3 +102,18 @@ async def test_pages(rt: Runtime, context: Context) -> None:
     rest = await scopes.list_page(rt, context, who, PageRequest(limit=4, after=page.next))
     assert [node.path for node in (*page.rows, *rest.rows)] == ["/", "t0", "t1", "t2", "t3", "t4"]
     assert rest.next is None
+
+
+async def test_one_write_adds_so_many_nodes_and_no_more(rt: Runtime, context: Context) -> None:
+    async def tell(*paths: str) -> None:
+        scope = parse_scopes([[path] for path in paths])
+        await remember(rt, context, caller(), Remember(messages=[Message(text="word")], scope=scope))
+
+    deep = [f"top/{n}/" + "/".join("abcdefghijkl") for n in range(20)]
+    with pytest.raises(Invalid, match="too many new scopes"):
+        await tell(*deep)
+    assert await paths(rt, context, caller()) == []
+    await tell(*deep[:19])
+    assert len(context.nodes) == 1 + 1 + 19 * 13
+    # What is there already does not count.
+    await tell(*deep)

@@ -67,6 +67,57 @@ async def test_metadata_has_a_limit_in_bytes(rt: Runtime, context: Context) -> N
         await sessions.create(rt, context, EVERYONE, NewSession(metadata={"a": fits["a"] + "x"}))
 
 
+@pytest.mark.parametrize(
+    ("metadata", "labels", "messages", "fits"),
+    [
+        ({"a": "x" * (16 * 1024 - 8)}, (), 1, True),
+        ({"a": "x" * (16 * 1024 - 7)}, (), 1, False),
+        ({"a": "x" * (16 * 1024 - 8)}, (), 64, True),
+        ({"a": "x" * (16 * 1024 - 8)}, (), 65, False),
+        ({"a": "x" * 1040}, (), 1000, True),
+        ({"a": "x" * 1041}, (), 1000, False),
+        ({}, tuple(f"{n}" * 30 for n in range(9)), 1000, True),
+        ({}, tuple(f"{n:03}" + "x" * 250 for n in range(32)), 1000, False),
+    ],
+)
+async def test_what_a_write_repeats_on_its_rows_is_bounded(
+    rt: Runtime, context: Context, metadata: dict[str, str], labels: tuple[str, ...], messages: int, fits: bool
+) -> None:
+    # Nothing but the bound is looked at here: a preview stores nothing.
+    request = Remember(
+        infer=Infer.PREVIEW,
+        messages=[Message(text="word")] * messages,
+        scope=parse_scopes("team"),
+        metadata=metadata,
+        labels=labels,
+    )
+    if fits:
+        await remember(rt, context, EVERYONE, request)
+    else:
+        with pytest.raises(TooLarge, match="allowed"):
+            await remember(rt, context, EVERYONE, request)
+
+
+async def test_metadata_of_facts_counts_for_every_fact(rt: Runtime, context: Context) -> None:
+    facts = [fact(f"key {n}", "v") for n in range(64)]
+    metadata = {"a": "x" * (16 * 1024 - 8)}
+    with pytest.raises(TooLarge, match="each of 65 rows"):
+        await say(rt, context, EVERYONE, *facts, scopes="team", metadata=metadata)
+    await say(rt, context, EVERYONE, *facts[:2], scopes="team", metadata=metadata)
+
+
+async def test_the_next_number_is_told_only_to_who_may_read_all_turns(rt: Runtime, context: Context) -> None:
+    mara = caller("team/mara/*", "team/boats/*", home="team/mara")
+    shared = await tell(rt, context, "one", "two", scopes="team/boats")
+    assert (await sessions.get(context, mara, shared.session)).next_seq == 2
+    await tell(rt, context, "hidden", session=shared.session, scopes="team/bo")
+    await tell(rt, context, "three", session=shared.session, scopes="team/mara")
+    (listed,) = (await sessions.list_all(context, mara, PageRequest())).rows
+    assert (listed.turn_count, listed.next_seq) == (3, None)
+    assert await sessions.get(context, mara, shared.session) == listed
+    assert (await sessions.get(context, EVERYONE, shared.session)).next_seq == 4
+
+
 async def test_sessions_are_walked_newest_first(rt: Runtime, context: Context) -> None:
     made = [(await sessions.create(rt, context, EVERYONE, NewSession())).session.id for _ in range(5)]
     walked: list[str] = []

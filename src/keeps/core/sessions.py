@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
+from keeps.core.errors import TooLarge
 from keeps.core.facts import Origin, RowId, Status
 from keeps.core.scopes import Scope
 
@@ -17,6 +19,11 @@ MAX_TURN_BYTES: Final = 512 * 1024
 CHUNK_CHARS: Final = 2_000
 """The longest passage a turn is cut into, in characters. It may fall and never rise: see `is_short`."""
 
+MAX_METADATA_BYTES: Final = 16 * 1024
+"""The most metadata a row may carry, in bytes of JSON."""
+
+MAX_REPEATED_BYTES: Final = 1024 * 1024
+"""The most that metadata and labels of one write may take on all its rows together, in bytes of JSON."""
 
 RENDERED: Final = "rendered"
 """Flag of a turn whose text we wrote from given facts: one line a fact, and no passage."""
@@ -138,3 +145,24 @@ def may_share_window(earlier: Turn, later: Turn) -> bool:
         and later.active
         and not earlier.taint
     )
+
+
+def check_repeated(metadata: Mapping[str, Any] | None, labels: Sequence[str] = (), *, rows: int = 1) -> None:
+    """What stands once in a write and is kept on every row of it: metadata of at most 16 KiB of JSON, and with the
+    labels at most 1 MiB on all `rows` together.
+
+    Raises: TooLarge.
+    """
+    size = _json_bytes(dict(metadata)) if metadata is not None else 0
+    if size > MAX_METADATA_BYTES:
+        raise TooLarge(f"metadata has {size} bytes, at most {MAX_METADATA_BYTES} are allowed")
+    size += _json_bytes(labels) if labels else 0
+    if size * rows > MAX_REPEATED_BYTES:
+        raise TooLarge(
+            f"metadata and labels have {size} bytes and are kept on each of {rows} rows: at most {MAX_REPEATED_BYTES} "
+            "bytes in all are allowed; write fewer rows at once, or put the metadata on the session"
+        )
+
+
+def _json_bytes(value: object) -> int:
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))

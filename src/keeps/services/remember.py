@@ -14,7 +14,7 @@ from keeps.core.errors import Forbidden, Invalid, StaleHead
 from keeps.core.facts import PROVENANCE_TRUST, TRUST, Category, Control, Origin, RowId, Source
 from keeps.core.replies import ReplyKey
 from keeps.core.scopes import Scope
-from keeps.core.sessions import MAX_TURN_BYTES, RENDERED, Chunk, Role, Session, Turn, chunk_id, cut
+from keeps.core.sessions import MAX_TURN_BYTES, RENDERED, Chunk, Role, Session, Turn, check_repeated, chunk_id, cut
 from keeps.core.text import check_bytes, clean
 from keeps.core.triples import Triple
 from keeps.services.index import Changes, entries_of
@@ -85,7 +85,7 @@ async def remember(rt: Runtime, context: Context, caller: Caller, request: Remem
     Raises:
         Forbidden: the scope, or the session, lies outside what the caller may write.
         Invalid: empty or unstorable text, or known more than 24 hours from now.
-        TooLarge: a turn above 512 KiB.
+        TooLarge: a turn above 512 KiB; metadata above 16 KiB of JSON, or with the labels above 1 MiB on all rows.
         Unavailable: nothing was stored; try again.
     """
     region = caller.region(Verb.MEMORY_WRITE)
@@ -94,6 +94,7 @@ async def remember(rt: Runtime, context: Context, caller: Caller, request: Remem
     if not region:
         caller.default_scope()
     _check_known(request, rt.clock())
+    check_repeated(request.metadata, request.labels, rows=max(1, len(request.messages)) + len(request.triples))
     messages = [_cleaned(message) for message in request.messages]
     if request.infer is Infer.PREVIEW:
         return Remembered(infer=request.infer, session=RowId(request.session or new_id()), extraction=Extraction())

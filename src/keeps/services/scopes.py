@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from keeps.core.access import Caller, Region, Verb
-from keeps.core.errors import Forbidden, NotFound, Unavailable
+from keeps.core.errors import Forbidden, Invalid, NotFound, Unavailable
 from keeps.core.pages import Page, PageRequest, page_of
 from keeps.core.scopes import ROOT, Scope, ScopePath, wire_path
 from keeps.core.text import clean, clean_name
@@ -18,11 +18,15 @@ from keeps.store.scopes import ScopeNode
 
 MAX_DESCRIPTION_CHARS: Final = 2000
 
+MAX_NEW_NODES: Final = 256
+"""How many nodes one write may be the first to use, those above them included."""
+
 
 def first_use(rt: Runtime, context: Context, batch: Batch, *scopes: Scope) -> None:
     """Add to a write the scope sets and nodes it is the first to use.
 
-    Raises: Invalid for a node nobody registered, where the configuration asks for that.
+    Raises: Invalid for a node nobody registered, where the configuration asks for that, and for more than 256 new
+    nodes.
     """
     batch.scope_sets += [
         store_scopes.scope_set_row(scope, batch.at)
@@ -34,7 +38,10 @@ def first_use(rt: Runtime, context: Context, batch: Batch, *scopes: Scope) -> No
         return
     if not rt.config.auto_register_scopes:
         store_scopes.refuse_unregistered(fresh, frozenset(context.nodes))
-    batch.scopes += [row for row in store_scopes.node_rows(fresh, batch.at) if row["id"].id not in context.nodes]
+    rows = [row for row in store_scopes.node_rows(fresh, batch.at) if row["id"].id not in context.nodes]
+    if len(rows) > MAX_NEW_NODES:
+        raise Invalid(f"too many new scopes: one write may add {MAX_NEW_NODES} nodes, this one adds {len(rows)}")
+    batch.scopes += rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

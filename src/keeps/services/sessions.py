@@ -6,20 +6,19 @@ said is told from the turns that the reader may see.
 
 from __future__ import annotations
 
-import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
 from keeps.core import access, fence
 from keeps.core.access import Caller, Verb
-from keeps.core.errors import Invalid, NotFound, TooLarge
+from keeps.core.errors import Invalid, NotFound
 from keeps.core.fence import Note
 from keeps.core.pages import Page, PageRequest, Place, number_key, time_key
 from keeps.core.scopes import ROOT, Lens, Pattern, Scope
-from keeps.core.sessions import RENDERED, Session, Turn
+from keeps.core.sessions import RENDERED, Session, Turn, check_repeated
 from keeps.services import context as context_service
 from keeps.services.facts import before_of, readable_by
 from keeps.services.recall import Recall, recall
@@ -33,15 +32,13 @@ from keeps.store.sessions import Spoken
 RECENT_TURNS: Final = 10
 """How many of the last turns stand in the context of a session."""
 
-MAX_METADATA_BYTES: Final = 16 * 1024
-"""The most metadata a session may carry, in bytes of JSON."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionView:
     """A session as a reader sees it: how many of its turns they may read, and when the last of them was said.
 
-    `next_seq`: the number of the turn that is written next, for those who may write it; it counts erased turns.
+    `next_seq`: the number of the turn that is written next, for those who may write it and read all that was
+    written; it counts erased turns.
     """
 
     session: Session
@@ -68,10 +65,7 @@ async def create(rt: Runtime, context: Context, caller: Caller, request: NewSess
     """
     if request.scope is not None:
         access.check_write(request.scope, caller.region(Verb.MEMORY_WRITE))
-    if request.metadata is not None:
-        size = len(json.dumps(dict(request.metadata), ensure_ascii=False, separators=(",", ":")).encode())
-        if size > MAX_METADATA_BYTES:
-            raise TooLarge(f"metadata has {size} bytes, at most {MAX_METADATA_BYTES} are allowed")
+    check_repeated(request.metadata)
     scope = request.scope or caller.default_scope()
     now = rt.clock()
     session = Session(id=new_id(), scope=scope, created_at=now, metadata=request.metadata)
@@ -79,15 +73,15 @@ async def create(rt: Runtime, context: Context, caller: Caller, request: NewSess
     batch.sessions.append(store_rows.session_to_row(session))
     first_use(rt, context, batch, scope)
     await context.commit(batch)
-    return _view(session, {}, caller)
+    return _view(session, {}, {}, caller)
 
 
 async def get(context: Context, caller: Caller, session_id: str) -> SessionView:
     """A session the caller may see. Raises: NotFound."""
     readable = readable_by(context, caller)
     session = await _find(context, session_id, readable)
-    spoken = await store_sessions.spoken(context.db, [session.id], readable)
-    return _view(session, spoken, caller)
+    spoken, whole = await _spoken(context, [session], readable)
+    return _view(session, spoken, whole, caller)
 
 
 async def list_all(context: Context, caller: Caller, page: PageRequest) -> Page[SessionView]:
@@ -102,10 +96,10 @@ async def list_all(context: Context, caller: Caller, page: PageRequest) -> Page[
         limit=page.limit + 1,
     )
     shown = found[: page.limit]
-    spoken = await store_sessions.spoken(context.db, [session.id for session in shown], readable)
+    spoken, whole = await _spoken(context, shown, readable)
     more = len(found) > len(shown)
     return Page(
-        rows=tuple(_view(session, spoken, caller) for session in shown),
+        rows=tuple(_view(session, spoken, whole, caller) for session in shown),
         next=(time_key(shown[-1].created_at), shown[-1].id) if more else None,
         total=await store_sessions.count_sessions(context.db, readable) if page.count else None,
     )
@@ -168,7 +162,17 @@ async def _find(context: Context, session_id: str, readable: frozenset[str]) -> 
     return found
 
 
-def _view(session: Session, spoken: Mapping[str, Spoken], caller: Caller) -> SessionView:
+async def _spoken(
+    context: Context, sessions: Sequence[Session], readable: frozenset[str]
+) -> tuple[Mapping[str, Spoken], Mapping[str, Spoken]]:
+    """What a reader sees of each session's turns, and what there is."""
+    ids = [session.id for session in sessions]
+    spoken = await store_sessions.spoken(context.db, ids, readable)
+    everything = context.sets.everything()
+    return spoken, spoken if everything <= readable else await store_sessions.spoken(context.db, ids, everything)
+
+
+def _view(session: Session, spoken: Mapping[str, Spoken], whole: Mapping[str, Spoken], caller: Caller) -> SessionView:
     seen = spoken.get(session.id, Spoken())
     writes = caller.region(Verb.MEMORY_WRITE)
     own = all(writes.covers(node) for node in session.scope.nodes() or {ROOT})
@@ -176,7 +180,7 @@ def _view(session: Session, spoken: Mapping[str, Spoken], caller: Caller) -> Ses
         session=replace(session, scope=session.scope.seen_by(caller.region(Verb.MEMORY_READ))),
         turn_count=seen.count,
         last_turn_at=seen.last_at,
-        next_seq=session.next_seq if own else None,
+        next_seq=session.next_seq if own and seen.count == whole.get(session.id, Spoken()).count else None,
     )
 
 
