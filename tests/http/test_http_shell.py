@@ -317,3 +317,14 @@ async def test_the_description_is_complete_and_needs_nothing_from_elsewhere() ->
     assert "http://" not in page.text
     assert "https://" not in page.text
     assert "<script" not in page.text
+
+
+async def test_the_root_says_where_things_are_and_needs_no_key() -> None:
+    async with client() as http:
+        root = await http.get("/")
+        assert root.status_code == 200
+        told = root.json()
+        assert (told["name"], told["docs"], told["openapi"]) == ("keeps", "/docs", "/openapi.json")
+        for path in (told["docs"], told["openapi"]):
+            assert (await http.get(path)).status_code == 200
+        assert "/" not in (await http.get("/openapi.json")).json()["paths"]

@@ -1,12 +1,9 @@
-"""The description of the interface: `/openapi.json`, and `/docs`, a plain page that loads nothing else."""
+"""The description of the interface: `/openapi.json`, `/docs` for people, and `/`, which says where both are."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-from collections.abc import Iterator, Mapping
-from html import escape
+import re
+from collections.abc import Iterator
 from typing import Any, Final, cast
 
 from fastapi import FastAPI
@@ -16,8 +13,9 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from keeps.http import manual
 from keeps.http.body import JsonBody
 from keeps.http.params import QueryOf
 
@@ -40,30 +38,12 @@ _FAILURE: Final[dict[str, Any]] = {
     "description": "Any failure",
     "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
-_STYLE: Final = """
-:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
-body { max-width: 60rem; margin: 0 auto; padding: 1rem; }
-code, pre { font-family: ui-monospace, monospace; font-size: .9em; }
-pre { overflow-x: auto; padding: .5rem; border: 1px solid; }
-summary { cursor: pointer; padding: .3rem 0; overflow-wrap: anywhere; }
-table { border-collapse: collapse; }
-td, th { text-align: left; vertical-align: top; padding: .1rem .8rem .1rem 0; }
-"""
-_CSP: Final = (
-    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; style-src 'sha256-"
-    + base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-    + "'"
-)
-PAGE_HEADERS: Final[Mapping[str, str]] = {
-    "Content-Security-Policy": _CSP,
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
+WAYS: Final = {"docs": "/docs", "openapi": "/openapi.json", "health": "/api/v1/health"}
+"""What `/` names."""
 
 
 def install(app: FastAPI) -> None:
-    """Gives `app` its description, with request bodies and query parameters, and a page that shows it."""
+    """Gives `app` its description, with request bodies and query parameters, a page that shows it, and a root."""
     page: list[str] = []
 
     def openapi() -> dict[str, Any]:
@@ -73,10 +53,14 @@ def install(app: FastAPI) -> None:
 
     async def show(_: Request) -> Response:
         if not page:
-            page.append(render(openapi()))
-        return HTMLResponse(page[0], headers=PAGE_HEADERS)
+            page.append(manual.render(openapi()))
+        return HTMLResponse(page[0], headers=manual.PAGE_HEADERS)
+
+    async def root(_: Request) -> Response:
+        return JSONResponse({"name": app.title, "version": app.version, **WAYS})
 
     app.openapi = openapi
+    app.add_route("/", root, include_in_schema=False)
     app.add_route("/docs", show, include_in_schema=False)
 
 
@@ -96,10 +80,18 @@ def describe(app: FastAPI) -> dict[str, Any]:
     schemas.update(defined.get("$defs", {}))
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
+    for schema in schemas.values():
+        _untitle(schema)
+    for model in ordered:
+        # The generator sorts members by name; an example reads better as it was written.
+        extra = model.model_config.get("json_schema_extra")
+        if isinstance(extra, dict) and "examples" in extra and model.__name__ in schemas:
+            schemas[model.__name__]["examples"] = extra["examples"]
     schemas["Problem"] = _PROBLEM
     document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     for path, operations in cast("dict[str, dict[str, dict[str, Any]]]", document["paths"]).items():
         for method, operation in operations.items():
+            operation["summary"] = _title(operation)
             operation["responses"].pop("422", None)
             operation["responses"]["default"] = _FAILURE
             operation["security"] = [{"key": []}] if path != "/api/v1/health" else []
@@ -109,6 +101,17 @@ def describe(app: FastAPI) -> dict[str, Any]:
                 else:
                     operation.setdefault("parameters", []).extend(_parameters(reader.model))
     return document
+
+
+def _title(operation: dict[str, Any]) -> str:
+    """What an operation does, in the words its description begins with."""
+    return re.split(r"[.;:](?:\s|$)", operation.get("description", ""), maxsplit=1)[0] or operation["summary"]
+
+
+def _untitle(schema: dict[str, Any]) -> None:
+    """Takes away the titles of members, which repeat their names in a worse spelling."""
+    for member in schema.get("properties", {}).values():
+        member.pop("title", None)
 
 
 def _readers(dependant: Dependant) -> Iterator[JsonBody[Any] | QueryOf[Any]]:
@@ -127,56 +130,6 @@ def _body(model: type[BaseModel]) -> dict[str, Any]:
 
 def _parameters(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
     schema = model.model_json_schema(ref_template=_REF)
+    _untitle(schema)
     for name, member in schema.get("properties", {}).items():
         yield {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": member}
-
-
-def render(document: Mapping[str, Any]) -> str:
-    """The description as one HTML page."""
-    parts = [
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
-        f"<title>{escape(document['info']['title'])}: the HTTP interface</title><style>{_STYLE}</style>",
-        f"<main><h1>{escape(document['info']['title'])} {escape(document['info']['version'])}</h1>",
-        "<p>The same as a machine-readable description: <a href='openapi.json'>openapi.json</a>.</p>",
-    ]
-    sections: dict[str, list[str]] = {}
-    for path, operations in document["paths"].items():
-        for method, operation in operations.items():
-            tag = (operation.get("tags") or ["other"])[0]
-            sections.setdefault(tag, []).append(_operation(method, path, operation))
-    for tag, entries in sections.items():
-        parts.append(f"<section><h2>{escape(tag)}</h2>{''.join(entries)}</section>")
-    parts.append("<section><h2>Shapes</h2>")
-    for name, schema in sorted(document["components"]["schemas"].items()):
-        parts.append(
-            f"<details id='{escape(name)}'><summary><code>{escape(name)}</code></summary>"
-            f"<pre>{escape(json.dumps(schema, indent=1, ensure_ascii=False))}</pre></details>"
-        )
-    parts.append("</section></main></html>")
-    return "".join(parts)
-
-
-def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
-    rows = [
-        f"<tr><td><code>{escape(item['name'])}</code></td><td>{escape(item['in'])}</td></tr>"
-        for item in operation.get("parameters", ())
-    ]
-    shapes = [f"<p>Takes {link}</p>" for link in _links(operation.get("requestBody", {}))]
-    for status, reply in sorted(operation.get("responses", {}).items()):
-        links = ", ".join(_links(reply)) or escape(reply.get("description", ""))
-        shapes.append(f"<p>{escape(status)}: {links}</p>")
-    return (
-        f"<details><summary><code>{method.upper()} {escape(path)}</code> "
-        f"{escape(operation.get('summary', ''))}</summary>"
-        f"<p>{escape(operation.get('description', ''))}</p>"
-        f"{'<table>' + ''.join(rows) + '</table>' if rows else ''}{''.join(shapes)}</details>"
-    )
-
-
-def _links(holder: Mapping[str, Any]) -> list[str]:
-    names: list[str] = []
-    for media in holder.get("content", {}).values():
-        reference = str(media.get("schema", {}).get("$ref", ""))
-        if reference:
-            names.append(escape(reference.rpartition("/")[2]))
-    return [f"<a href='#{name}'>{name}</a>" for name in names]

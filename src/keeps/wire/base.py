@@ -18,6 +18,11 @@ K_MAX: Final = 50
 _ModelT = TypeVar("_ModelT", bound=BaseModel)
 
 
+def example(**members: Any) -> ConfigDict:
+    """The configuration of a model whose description shows a request with these members."""
+    return ConfigDict(json_schema_extra={"examples": [members]})
+
+
 class WireIn(BaseModel):
     """A request. Each field is read from its own name, its camelCase form, and the names in `also`.
 

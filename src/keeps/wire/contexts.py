@@ -12,13 +12,15 @@ from keeps.services import keys
 from keeps.services.contexts import ContextChange, NewContext
 from keeps.services.keys import MAX_TTL_S, NewAccessToken, NewKey
 from keeps.store.contexts import ContextRow
-from keeps.wire.base import WireIn, WireOut
+from keeps.wire.base import WireIn, WireOut, example
 
 _SNAKE = ConfigDict(alias_generator=None)
 
 
 class ManagedContextIn(WireIn):
-    model_config = _SNAKE
+    """A context to make; each of its members may be left out."""
+
+    model_config = _SNAKE | example(description="What the harbour's agents remember")
 
     namespace: str | None = None
     database: str | None = None
@@ -42,7 +44,9 @@ class ManagedContextIn(WireIn):
 
 
 class ManagedContextPatchIn(WireIn):
-    model_config = _SNAKE
+    """What changes in a context; `config` is laid over what is there."""
+
+    model_config = _SNAKE | example(description="What the agents of both harbours remember")
 
     description: str | None = None
     config: dict[str, Any] | None = None
@@ -56,7 +60,9 @@ class ManagedContextPatchIn(WireIn):
 
 
 class ManagedKeyIn(WireIn):
-    model_config = _SNAKE
+    """A key for a principal, narrowed by `grants`."""
+
+    model_config = _SNAKE | example(grants={"memory:read": ["user/mara/*"]})
 
     grants: Any = None
     strict: bool = False
@@ -69,7 +75,7 @@ class ManagedKeyIn(WireIn):
 class AccessTokenIn(WireIn):
     """A short-lived key for the principal with this external id, made when it is new."""
 
-    model_config = _SNAKE
+    model_config = _SNAKE | example(external_id="mara", display_name="Mara", ttl_seconds=900)
 
     external_id: str
     display_name: str | None = None

@@ -19,7 +19,7 @@ from keeps.core.text import check_labels
 from keeps.core.triples import parse_category, parse_triples
 from keeps.services.reconcile import EntitySeen, Extraction
 from keeps.services.remember import Infer, Message, Remember, Remembered
-from keeps.wire.base import Instant, Labels, ScopeSets, WireIn, WireOut, bare_id
+from keeps.wire.base import Instant, Labels, ScopeSets, WireIn, WireOut, bare_id, example
 
 _SNAKE = ConfigDict(alias_generator=None)
 _NAMED: Final = {
@@ -90,7 +90,19 @@ def check_kind(kind: str | None) -> str | None:
 class FactsIn(WireIn):
     """A text to remember, or with `infer: triples` facts as given."""
 
-    model_config = _SNAKE
+    model_config = _SNAKE | example(
+        infer="triples",
+        triples=[
+            {"entity": {"type": "person", "name": "Mara"}, "key": "role", "value": "harbour pilot"},
+            {
+                "entity": {"type": "person", "name": "Mara"},
+                "key": "works_at",
+                "target": {"type": "organisation", "name": "North Port"},
+            },
+        ],
+        scopes=[["user/mara"]],
+        observed_at="2026-03-02T09:04:00Z",
+    )
     also: ClassVar[Mapping[str, tuple[str, ...]]] = {"scopes": ("scope",)}
 
     text: str | None = None
@@ -156,7 +168,14 @@ class MessageIn(WireIn):
 class BatchIn(WireIn):
     """Messages of one conversation, in order."""
 
-    model_config = _SNAKE
+    model_config = _SNAKE | example(
+        messages=[
+            {"role": "user", "speaker": "Mara", "content": "I work nights this week.", "ts": "2026-03-02T09:04:00Z"},
+            {"role": "assistant", "content": "Then I will not call before noon."},
+        ],
+        infer="none",
+        scopes=[["user/mara"]],
+    )
     also: ClassVar[Mapping[str, tuple[str, ...]]] = {"scopes": ("scope",), "messages": ("items",)}
 
     messages: Annotated[list[MessageIn], Field(min_length=1, max_length=1000)]

@@ -9,12 +9,13 @@ from pydantic import Field, model_validator
 
 from keeps.core.scopes import parse_lens
 from keeps.services.erase import Forget, Forgotten
-from keeps.wire.base import ScopeSets, WireIn, WireOut
+from keeps.wire.base import ScopeSets, WireIn, WireOut, example
 
 
 class ForgetIn(WireIn):
     """What to forget: words, row ids, or references. `dryRun` only tells; `purge` erases instead of retiring."""
 
+    model_config = example(query="attribute:person/mara/role", dryRun=True)
     also: ClassVar[Mapping[str, tuple[str, ...]]] = {"lens": ("scope", "scopes")}
 
     query: str | None = None

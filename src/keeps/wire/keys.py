@@ -11,12 +11,14 @@ from pydantic import Field
 from keeps.core.access import grants_to_wire
 from keeps.services import keys
 from keeps.services.keys import NewKey
-from keeps.wire.base import WireIn, WireOut
+from keeps.wire.base import WireIn, WireOut, example
 from keeps.wire.pages import PageMeta, PageQuery
 
 
 class KeyIn(WireIn):
     """A key to mint for the caller's own principal, narrowed by `grants`."""
+
+    model_config = example(name="reader-on-the-bridge", grants={"memory:read": ["user/mara/*"]})
 
     name: str | None = None
     grants: Any = None

@@ -11,12 +11,16 @@ from pydantic import Field
 from keeps.core.access import Caller, Principal, Verb, grants_to_wire, parse_kind, parse_verb
 from keeps.core.scopes import Pattern, parse_path, parse_pattern
 from keeps.services.principals import NewPrincipal, PrincipalChange
-from keeps.wire.base import Instant, WireIn, WireOut
+from keeps.wire.base import Instant, WireIn, WireOut, example
 from keeps.wire.pages import PageMeta, PageQuery
 
 
 class PrincipalIn(WireIn):
     """A principal to create; with an `external_id` that exists, the one that has it."""
+
+    model_config = example(
+        displayName="Keel", externalId="bot-7", kind="agent", grants={"memory:read": ["user/mara/*"]}
+    )
 
     display_name: str
     external_id: str | None = None
@@ -48,6 +52,8 @@ class ManagedPrincipalIn(PrincipalIn):
 class PrincipalChangeIn(WireIn):
     """What changes; `grants` replace all that is held."""
 
+    model_config = example(displayName="Keel", grants={"memory:read": ["user/mara/*"]})
+
     display_name: str | None = None
     kind: str | None = None
     grants: Any = None
@@ -67,6 +73,8 @@ class PrincipalChangeIn(WireIn):
 
 class GrantIn(WireIn):
     """`verbs` over the pattern `path`, to give or to take away."""
+
+    model_config = example(path="user/mara/*", verbs=["memory:read", "memory:write"])
 
     path: str
     verbs: tuple[str, ...] = Field(min_length=1)

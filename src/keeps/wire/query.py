@@ -17,7 +17,7 @@ from keeps.services import recall
 from keeps.services.context import Block
 from keeps.services.recall import Include, Mode, Recall, Recalled
 from keeps.store.rows import ref_of
-from keeps.wire.base import K_DEFAULT, Instant, Labels, ScopeSets, TopK, WireIn, WireOut, bare_id
+from keeps.wire.base import K_DEFAULT, Instant, Labels, ScopeSets, TopK, WireIn, WireOut, bare_id, example
 
 ScopeView = Literal["strict", "merged", "crossTeam"]
 
@@ -81,6 +81,8 @@ class Asking(Temporal):
 class QueryIn(Asking):
     """A question to the memory."""
 
+    model_config = example(query="When does Mara work?", k=5, lens="user/mara", asOf="2026-03-05T00:00:00Z")
+
     location: dict[str, Any] | None = None
 
     def to_core(self) -> Recall:
@@ -94,6 +96,8 @@ class QueryIn(Asking):
 
 class ContextIn(Asking):
     """A question whose answer goes into a prompt. `subject` names one entity, `<type>/<name>`."""
+
+    model_config = example(query="When does Mara work?", k=5, subject="person/mara")
 
     subject: str | None = None
 

@@ -10,11 +10,15 @@ from keeps.core.scopes import parse_path, wire_path
 from keeps.services.erase import ScopeForgotten
 from keeps.services.scopes import NewScope
 from keeps.store.scopes import ScopeNode as Node
-from keeps.wire.base import WireIn, WireOut
+from keeps.wire.base import WireIn, WireOut, example
 from keeps.wire.pages import PageMeta, PageQuery
 
 
 class ScopeIn(WireIn):
+    """A scope to register, with those above it."""
+
+    model_config = example(path="team/harbour", displayName="The harbour team")
+
     path: str
     display_name: str | None = None
     description: str | None = None
@@ -25,6 +29,9 @@ class ScopeIn(WireIn):
 
 
 class ScopeForgetIn(WireIn):
+    """A scope to erase with everything in it and below."""
+
+    model_config = example(path="team/harbour/2019")
     also: ClassVar[Mapping[str, tuple[str, ...]]] = {"path": ("scope",)}
 
     path: str

@@ -15,7 +15,7 @@ from keeps.core.text import check_label
 from keeps.services.recall import Recall
 from keeps.services.remember import Infer
 from keeps.services.sessions import NewSession, SessionView
-from keeps.wire.base import K_DEFAULT, Instant, Labels, ScopeSets, TopK, WireIn, WireOut
+from keeps.wire.base import K_DEFAULT, Instant, Labels, ScopeSets, TopK, WireIn, WireOut, example
 from keeps.wire.facts import FactsIn
 from keeps.wire.pages import PageMeta, PageQuery
 
@@ -23,6 +23,7 @@ from keeps.wire.pages import PageMeta, PageQuery
 class SessionIn(WireIn):
     """A session to begin. Without scopes it belongs where its writer's memories do."""
 
+    model_config = example(scopes=[["user/mara"]], metadata={"channel": "phone"})
     also: ClassVar[Mapping[str, tuple[str, ...]]] = {"scopes": ("scope",)}
 
     scopes: ScopeSets = None
@@ -34,6 +35,9 @@ class SessionIn(WireIn):
 
 
 class SessionContextIn(WireIn):
+    """A question asked in the middle of a conversation."""
+
+    model_config = example(query="When does Mara work?", k=5)
     also: ClassVar[Mapping[str, tuple[str, ...]]] = {"k": ("limit",)}
 
     query: str
@@ -48,7 +52,9 @@ class SessionContextIn(WireIn):
 class TurnIn(WireIn):
     """One message added to a session."""
 
-    model_config = ConfigDict(alias_generator=None)
+    model_config = ConfigDict(alias_generator=None) | example(
+        role="user", speaker="Mara", content="I work nights this week.", infer="none"
+    )
     also: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "content": ("text",),
         "scopes": ("scope",),

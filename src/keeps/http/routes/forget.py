@@ -18,7 +18,7 @@ router = APIRouter(prefix="/api/v1/{context:segment}", tags=["forget"])
 
 @router.post("/forget", response_model=ForgetOut)
 async def post_forget(call: DataCall, body: Annotated[ForgetIn, Depends(JsonBody(ForgetIn))]) -> Response:
-    """Retire what equals the words or is named by id, or erase it with `purge`; `dryRun` only tells."""
+    """Retire what the words equal or a reference names, or erase it with `purge`; `dryRun` only tells."""
 
     async def act() -> Forgotten:
         return await erase.forget(call.rt, call.context, call.caller, body.to_core())
