@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import shutil
 import stat
@@ -10,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,13 @@ from keeps.services.erase import Forget, forget, forget_scope
 from keeps.services.recall import Recall, recall
 from keeps.services.remember import Infer, Message, Remember, Remembered, remember
 from keeps.services.runtime import LEDGER_FOLDER, RECORD_FOLDER, Context, Runtime, open_runtime
+from keeps.store import contexts as store_contexts
 from keeps.store import facts as store_facts
 from keeps.store import tables as store_tables
 from keeps.store.archive import VERSION
 from keeps.store.commit import Batch
-from keeps.store.db import Db
+from keeps.store.contexts import ContextRow, database_of
+from keeps.store.db import Db, RecordID
 from keeps.store.erase import note_tombstone
 from keeps.store.ledger import FILE_NAME, read_ledger
 from keeps.store.owner import FolderLock
@@ -467,6 +470,92 @@ async def test_a_record_is_not_served_with_a_ledger_that_lost_lines(home: Path) 
     async with open_runtime(Config(data=home)) as rt:
         with pytest.raises(StoreRefused, match=r"ends at number 0, and the record has carried out number 1.*doctor"):
             await rt.context("acme")
+
+
+_WORDS = (b"oystercatcher", b"gannets", b"lighthouse")
+
+
+async def test_no_byte_of_what_is_erased_again_comes_into_the_new_record(home: Path, file: Path) -> None:
+    """The engine writes forwards, so what is erased from files stays in them: the new record is written without it."""
+    async with opened(home) as at:
+        await at.say("the oystercatcher", "the lighthouse")
+        await at.state({"key": "likes", "value": "oystercatcher soup"})
+        await contexts.bootstrap(at.rt, "other")
+        await contexts.patch(at.rt, "other", contexts.ContextChange(description="about gannets"))
+        await backup(at.rt, file)
+        for query in ("the oystercatcher", "oystercatcher soup"):
+            await forget(at.rt, at.context, caller(), Forget(query=query, purge=True))
+        await contexts.delete(at.rt, "other")
+        wanted = await dump(at.context.db)
+    done = await restore(home, file)
+    assert (done.replayed, done.left_out) == (2, ("other",))
+    for old in done.aside.values():
+        shutil.rmtree(old)
+    words = [(p.name, word) for p in home.rglob("*") if p.is_file() for word in _WORDS if word in p.read_bytes()]
+    assert {word for _, word in words} == {b"lighthouse"}, words
+    assert [p.name for p in home.iterdir() if p.name.startswith("record")] == [RECORD_FOLDER]
+    assert (await doctor(home)).sound
+    async with opened(home) as at:
+        after = await dump(at.context.db)
+        assert {name: len(rows) for name, rows in after.items() if name not in ("change", "meta")} == {
+            name: len(rows) for name, rows in wanted.items() if name not in ("change", "meta")
+        }
+        assert await at.found("lighthouse") == ["the lighthouse"]
+        await at.say("one more")
+    async with opened(home) as at:
+        assert await at.found("one more") == ["one more"]
+
+
+# ---------------------------------------------------------------------- put together by hand
+async def test_a_hostile_archive_reaches_nothing_outside(home: Path, file: Path, tmp_path: Path) -> None:
+    async with opened(home) as at:
+        await at.say("the canary")
+        await backup(at.rt, file)
+    (tmp_path / "victim" / "finder").mkdir(parents=True)
+    (tmp_path / "victim" / "finder" / "mine").write_text("mine")
+    before, sound = snapshot(tmp_path), file.read_bytes()
+    for hostile in ("../victim", str(tmp_path / "victim"), "..", "record"):
+        body = b"".join(sound.replace(b"acme", hostile.encode()).splitlines(keepends=True)[:-1])
+        trailer = json.loads(sound.splitlines()[-1])["trailer"]
+        counts = {name.replace("acme", hostile): tables for name, tables in trailer["counts"].items()}
+        end = {"trailer": {"counts": counts, "sha256": hashlib.sha256(body).hexdigest()}}
+        file.write_bytes(body + json.dumps(end).encode() + b"\n")
+        with pytest.raises(Invalid, match="names of contexts"):
+            await restore(home, file)
+    file.write_bytes(sound)
+    assert snapshot(tmp_path) == before
+    lines = sound.splitlines(keepends=True)
+    head, rows = lines[0], [line for line in lines[1:-1] if b'"db":"context:acme"' in line]
+    trailer = json.loads(lines[-1])["trailer"]
+    trailer["counts"]["control"] = {}
+    trailer["sha256"] = hashlib.sha256(b"".join([head, *rows])).hexdigest()
+    file.write_bytes(b"".join([head, *rows, json.dumps({"trailer": trailer}).encode() + b"\n"]))
+    with pytest.raises(Invalid, match="before it names any"):
+        await restore(home, file)
+
+
+@pytest.mark.parametrize("hostile", ["../victim", "{}/victim", "linked"])
+async def test_a_registered_name_that_leads_outside_is_refused(home: Path, tmp_path: Path, hostile: str) -> None:
+    """However it came to be registered."""
+    victim = tmp_path / "victim"
+    (victim / "finder").mkdir(parents=True)
+    (victim / "finder" / "mine").write_text("mine")
+    name = hostile.format(tmp_path)
+    async with opened(home) as at:
+        (home / "linked").symlink_to(victim)
+        row = ContextRow(id=name, namespace="keeps", database=database_of(name), created_at=at.rt.clock())
+        batch = Batch(at=at.rt.clock())
+        batch.puts.append({"id": RecordID("context", name), "row": store_contexts.to_row(row)})
+        await at.rt.commit_control(batch)
+        for attempt in (at.rt.context(name), contexts.delete(at.rt, name), at.rt.clear(row)):
+            with pytest.raises(StoreRefused, match="must lie in the data folder"):
+                await attempt
+        with pytest.raises(StoreRefused):
+            at.rt.home_of(replace(row, id="acme"))
+        assert at.rt.ledger.head[0] == 0
+        assert [found.id for found in await contexts.list_all(at.rt)] == sorted(["acme", name])
+    assert (victim / "finder" / "mine").read_text() == "mine"
+    assert len(list(victim.rglob("*"))) == 2
 
 
 # ---------------------------------------------------------------------- refusals change nothing

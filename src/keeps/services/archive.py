@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -40,6 +42,8 @@ from keeps.store.owner import FolderLock
 from keeps.store.rows import Record
 
 _TRIES: Final = 10
+_AGAIN: Final = "record.again"
+"""Where, in the folder being built, a record is written a second time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +270,39 @@ async def _build(
             management = await contexts.reissue_management(rt)
         for db in (rt.control, *(context.db for context in rt.contexts.values())):
             rt.watermark.write(db.name, await store_commit.last_change(db))
+        again = bool(replayed) or len(rows) < len(archive.header.contexts)
+        if again:
+            await _write_again(rt, archive.header, [row.id for row in rows], place / _AGAIN, progress)
+    if again:
+        await asyncio.to_thread(shutil.rmtree, place / RECORD_FOLDER)
+        (place / _AGAIN).rename(place / RECORD_FOLDER)
     return _Built(contexts=tuple(row.id for row in rows), replayed=replayed, keys=keys, management_key=management)
+
+
+async def _write_again(rt: Runtime, header: Header, ids: Sequence[str], into: Path, progress: Watch) -> None:
+    """Copy every row into new files: what was erased a moment ago still lies in those it was erased from."""
+    sections = {CONTROL: rt.control} | {section_of(id_): (await rt.context(id_)).db for id_ in ids}
+    now = replace(
+        header,
+        contexts=tuple(ids),
+        control_schema=known_version("control"),
+        context_schema=known_version("context"),
+    )
+    engine = await open_engine(str(folder_url(into, sync="never")))
+    try:
+        loader = _Loader(engine, now, keep_tombstones=True)
+        counts = {section: Counter[str]() for section in sections}
+        for section, db in sections.items():
+            for table in await store_tables.tables(db):
+                async for rows in store_tables.pages(db, table):
+                    for row in rows:
+                        await loader.take(Line(section, table.name, row))
+                    counts[section][table.name] += len(rows)
+            progress(Step("load", section, counts[section].total()))
+        await loader.flush()
+        await loader.compare(counts)
+    finally:
+        await engine.close()
 
 
 async def _open(rt: Runtime, row: ContextRow, head: int) -> int:

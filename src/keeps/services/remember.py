@@ -28,6 +28,7 @@ from keeps.store.db import RecordID
 
 CLOCKS_DIFFER: Final = timedelta(hours=24)
 """How far the clock of who writes may be ahead of ours: what is known later than that is refused."""
+_MAX_ID_CHARS: Final = 128
 
 
 class Infer(StrEnum):
@@ -100,6 +101,8 @@ async def remember(rt: Runtime, context: Context, caller: Caller, request: Remem
         return Remembered(infer=request.infer, session=RowId(request.session or new_id()), extraction=Extraction())
     names = {str(named.ref) for t in request.triples for named in (t.entity, t.target) if named is not None}
     if request.session is not None:
+        if len(request.session) > _MAX_ID_CHARS or not request.session.isprintable():  # no session is called so
+            raise Forbidden("this key may not write to that session, or it does not exist")
         names.add(f"session:{request.session}")
     async with context.alone_on(names):
         for attempt in range(1, MAX_REPLANS + 1):

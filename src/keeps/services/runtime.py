@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from keeps.config import Config
+from keeps.core.contexts import FOLDER_NAMES, LAID_ASIDE
 from keeps.core.errors import NotFound, StoreRefused
 from keeps.core.facts import RowId
 from keeps.core.scopes import ScopePath
@@ -43,6 +46,8 @@ from keeps.store.migrate import migrate
 from keeps.store.scopes import ScopeSets
 from keeps.store.tombstones import CONTEXT, Seal
 from keeps.store.watermark import Watermark
+
+_log = logging.getLogger(__name__)
 
 Clock = Callable[[], datetime]
 
@@ -232,7 +237,7 @@ class Runtime:
             id=row.id,
             uid=uid,
             db=db,
-            finder=await LocalFinder.open(home / "finder", uid),
+            finder=await LocalFinder.open(home / FINDER_FOLDER, uid),
             secret=hmac.new(self.pepper, uid.encode(), sha256).digest(),
             watermark=self.watermark,
             config=row.config,
@@ -321,12 +326,34 @@ class Runtime:
 
 def _remove_index(folder: Path) -> None:
     """Remove the index of a context, and its folder unless somebody put something else there."""
-    shutil.rmtree(folder / "finder", ignore_errors=True)
+    shutil.rmtree(folder / FINDER_FOLDER, ignore_errors=True)
     (folder / SCRUB_OWED).unlink(missing_ok=True)
     with suppress(OSError):
         folder.rmdir()
 
 
+def _shut(folder: Path) -> None:
+    """Let nobody else into a data folder that others may enter. Where something else lies in it, or it belongs to
+    somebody else, that is not ours to decide: the log says so."""
+    with suppress(OSError):  # a folder that cannot be used is refused by what uses it
+        mode = stat.S_IMODE(folder.stat().st_mode)
+        if not mode & _OTHERS:
+            return
+        if all(map(_is_ours, folder.iterdir())):
+            folder.chmod(mode & ~_OTHERS)
+            return
+    if folder.is_dir():
+        _log.warning("others may enter the data folder %s; if only you should, run chmod go= %s", folder, folder)
+
+
+def _is_ours(entry: Path) -> bool:
+    if entry.name in FOLDER_NAMES or entry.name == store_swap.STAGING or entry.name.startswith(LAID_ASIDE):
+        return True
+    return not entry.is_symlink() and (entry / FINDER_FOLDER).is_dir()
+
+
+_OTHERS: Final = 0o077
+FINDER_FOLDER: Final = "finder"
 SCRUB_OWED: Final = "scrub-owed"
 """An empty file beside a finder whose dropped text may not have left its files yet."""
 RECORD_FOLDER: Final = "record"
@@ -348,6 +375,7 @@ async def open_runtime(
     async with AsyncExitStack() as held:
         if config.data is not None:
             store_swap.finish(config.data)
+            _shut(config.data)
         folder = config.data or Path(held.enter_context(tempfile.TemporaryDirectory(prefix="keeps-")))
         engine = engine or await open_engine(
             config.engine_url or ("mem://" if config.data is None else str(folder_url(folder / RECORD_FOLDER))),
