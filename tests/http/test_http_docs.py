@@ -8,23 +8,33 @@ import re
 from collections.abc import AsyncIterator
 
 import httpx
+import pytest
 import pytest_asyncio
 
 from keeps.config import Config
 from keeps.http.app import create_app
 from keeps.services import contexts
-from keeps.services.runtime import open_runtime
+from keeps.services.runtime import Runtime, open_runtime
 
 
 @pytest_asyncio.fixture
-async def owner() -> AsyncIterator[httpx.AsyncClient]:
-    """The owner of a server of its own."""
+async def runtime() -> AsyncIterator[Runtime]:
     async with open_runtime(Config()) as rt:
-        made = await contexts.bootstrap(rt, "harbour")
-        headers = {"Authorization": f"Bearer {made.owner_key}"}
-        transport = httpx.ASGITransport(create_app(rt))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
-            yield client
+        yield rt
+
+
+@pytest_asyncio.fixture
+async def made(runtime: Runtime) -> contexts.Bootstrapped:
+    return await contexts.bootstrap(runtime, "harbour")
+
+
+@pytest_asyncio.fixture
+async def owner(runtime: Runtime, made: contexts.Bootstrapped) -> AsyncIterator[httpx.AsyncClient]:
+    """The owner of a server of its own."""
+    headers = {"Authorization": f"Bearer {made.owner_key}"}
+    transport = httpx.ASGITransport(create_app(runtime))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
+        yield client
 
 
 async def test_the_root_names_ways_that_answer_without_a_key(owner: httpx.AsyncClient) -> None:
@@ -69,3 +79,48 @@ async def test_the_page_is_for_people_and_has_no_dead_links(owner: httpx.AsyncCl
     for anchor in re.findall(r"href='#([^']+)'", page):
         assert f"id='{anchor}'" in page
     assert "title" not in document["components"]["schemas"]["ForgetOut"]["properties"]["nearMisses"]
+
+
+# --- what the reference page says about the unexpected ---------------------------------------------------
+
+
+async def test_unknown_members_and_parameters_are_ignored(owner: httpx.AsyncClient) -> None:
+    stated = {"entity": {"type": "person", "name": "Mara", "age": 4}, "key": "role", "value": "pilot", "since": "noon"}
+    written = await owner.post("/api/v1/harbour/facts", json={"infer": "triples", "triples": [stated], "obs": "noon"})
+    assert written.status_code == 200
+    plain = await owner.post("/api/v1/harbour/query", json={"query": "role of Mara"})
+    assert plain.json()["hits"]
+    # asOf in the past finds nothing; misspelt it is no time at all.
+    for name, hits in (("asOf", 0), ("asof", len(plain.json()["hits"]))):
+        asked = {"query": "role of Mara", name: "1990-01-01T00:00:00Z"}
+        assert len((await owner.post("/api/v1/harbour/query", json=asked)).json()["hits"]) == hits
+    for name, facts in (("asOf", 0), ("asof", 1)):
+        path = f"/api/v1/harbour/entities/person/mara?{name}=1990-01-01"
+        assert len((await owner.get(path)).json()["attributes"]) == facts
+
+
+async def test_confirmed_is_in_force_and_not_confirmed_by_a_person(
+    owner: httpx.AsyncClient, made: contexts.Bootstrapped
+) -> None:
+    stated = {"entity": {"type": "person", "name": "Mara"}, "key": "role", "value": "pilot"}
+    agent = {"Authorization": f"Bearer {made.agent_key}"}
+    await owner.post("/api/v1/harbour/facts", json={"infer": "triples", "triples": [stated]}, headers=agent)
+    (fact,) = (await owner.get("/api/v1/harbour/attributes")).json()["attributes"]
+    assert (fact["status"], fact["origin"], fact["userConfirmed"]) == ("confirmed", "auto_accepted", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "finds"),
+    [
+        ("Wir buchen die Ferienwohnung", "Ferienwohnung", True),
+        ("Wir buchen die Ferienwohnung", "Wohnung", False),
+        ("Wir buchen die Ferienwohnung", "Ferien", False),
+        ("港の水先案内人です", "案内", True),
+        ("港の水先案内人です", "水案", False),
+        ("เขาทำงานที่ท่าเรือ", "ท่าเรือ", True),
+    ],
+)
+async def test_where_words_begin_and_end(owner: httpx.AsyncClient, text: str, words: str, finds: bool) -> None:
+    await owner.post("/api/v1/harbour/facts", json={"text": text, "infer": "none"})
+    hits = (await owner.post("/api/v1/harbour/query", json={"query": words})).json()["hits"]
+    assert [hit["text"] for hit in hits] == [text] * finds
