@@ -335,7 +335,7 @@ asyncio.run(main())
 
 
 async def test_who_joins_an_owner_loads_nothing_of_the_server(tmp_path: Path) -> None:
-    server_half = ["fastapi", "uvicorn", "starlette", "keeps.http.app", "keeps.owning"]
+    server_half = ["fastapi", "uvicorn", "surrealdb", "numpy", "keeps.http", "keeps.services", "keeps.owning"]
     async with Memory.open(tmp_path / "m"):
         command = [sys.executable, "-c", GUEST, str(tmp_path / "m"), *server_half]
         ran = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)

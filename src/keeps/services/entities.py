@@ -10,13 +10,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
 from typing import Final
 
 from keeps.core.access import Caller
 from keeps.core.entities import EntityRef, EntityType, normalise_key, normalise_name
 from keeps.core.errors import Invalid, NotFound
 from keeps.core.facts import IMPORTANCE, Category, Fact, Relation, RowId
+from keeps.core.modes import TopBy
 from keeps.core.pages import DEFAULT_LIMIT, FIRST_PAGE, MAX_LIMIT, Page, PageRequest, Place, page_of, time_key
 from keeps.core.supersession import ranks_at_once
 from keeps.core.validity import NOW, When, answers, offered
@@ -29,14 +29,6 @@ from keeps.store.entities import Presence
 MAX_MATCHES: Final = 100
 
 _WORD: Final = re.compile(r"\w+")
-
-
-class TopBy(StrEnum):
-    """What comes first: most facts, most important, or learned of last."""
-
-    COVERAGE = "coverage"
-    IMPORTANCE = "importance"
-    RECENCY = "recency"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

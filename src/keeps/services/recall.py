@@ -7,7 +7,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from typing import Final, TypeVar
 
 from keeps.core import access, words
@@ -15,6 +14,7 @@ from keeps.core.access import Caller, Verb
 from keeps.core.entities import EntityRef
 from keeps.core.errors import Invalid
 from keeps.core.facts import Action, Fact, Relation, Row
+from keeps.core.modes import Include, Mode
 from keeps.core.scopes import Lens
 from keeps.core.sessions import Chunk, Role, Turn
 from keeps.core.text import check_bytes, clean, fold
@@ -49,22 +49,6 @@ _MAX_SLOTS: Final = 16
 """Keys of entities that one question can name; further ones are left to the words."""
 
 T = TypeVar("T")
-
-
-class Mode(StrEnum):
-    """Which legs answer. Until there are vectors `vector` finds nothing and says so."""
-
-    HYBRID = "hybrid"
-    VECTOR = "vector"
-    BM25 = "bm25"
-    GRAPH = "graph"
-
-
-class Include(StrEnum):
-    """Which halves of memory answer."""
-
-    FACTS = "facts"
-    PASSAGES = "passages"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Any, Final
 
 from keeps.core import access
 from keeps.core.access import Caller, PrincipalKind, Verb
 from keeps.core.errors import Forbidden, Invalid, StaleHead
 from keeps.core.facts import PROVENANCE_TRUST, TRUST, Category, Control, Origin, RowId, Source
+from keeps.core.modes import Infer
 from keeps.core.replies import ReplyKey
 from keeps.core.scopes import Scope
 from keeps.core.sessions import MAX_TURN_BYTES, RENDERED, Chunk, Role, Session, Turn, check_repeated, chunk_id, cut
@@ -29,15 +29,6 @@ from keeps.store.db import RecordID
 CLOCKS_DIFFER: Final = timedelta(hours=24)
 """How far the clock of who writes may be ahead of ours: what is known later than that is refused."""
 _MAX_ID_CHARS: Final = 128
-
-
-class Infer(StrEnum):
-    """What is made of a text: `full` and `preview` extract with a model, `triples` takes facts as given."""
-
-    FULL = "full"
-    TRIPLES = "triples"
-    PREVIEW = "preview"
-    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

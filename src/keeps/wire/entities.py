@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import BeforeValidator, Field
 
 from keeps.core.entities import EntityRef, EntityType, normalise_type, parse_ref
+from keeps.core.modes import TopBy
 from keeps.core.pages import DEFAULT_LIMIT, PageRequest
-from keeps.services import entities
-from keeps.services.entities import Entity, EntityView, SearchEntities, TopBy, TopEntities
-from keeps.services.facts import ListActions, ListAttributes, ListRelations
 from keeps.wire.base import Instant, WireIn, WireOut
+from keeps.wire.late import Late
 from keeps.wire.pages import Limit, PageMeta, PageQuery
 from keeps.wire.query import Temporal
 from keeps.wire.rows import ActionDetail, AttributeDetail, RelationDetail
+
+if TYPE_CHECKING:
+    from keeps.services import entities, facts
+    from keeps.services.entities import Entity, EntityView, SearchEntities, TopEntities
+    from keeps.services.facts import ListActions, ListAttributes, ListRelations
+else:
+    entities = Late("keeps.services.entities")
+    facts = Late("keeps.services.facts")
 
 
 def _ten(value: object) -> object:
@@ -41,7 +48,7 @@ class EntitySearchQuery(WireIn):
     def to_core(self) -> SearchEntities:
         """The search this asks for."""
         type_ = None if self.type is None else normalise_type(self.type)
-        return SearchEntities(query=self.q, type=type_, limit=self.limit)
+        return entities.SearchEntities(query=self.q, type=type_, limit=self.limit)
 
 
 class EntityTopQuery(WireIn):
@@ -52,7 +59,7 @@ class EntityTopQuery(WireIn):
     def to_core(self) -> TopEntities:
         """The list this asks for."""
         type_ = None if self.type is None else normalise_type(self.type)
-        return TopEntities(by=self.by, type=type_, limit=self.limit)
+        return entities.TopEntities(by=self.by, type=type_, limit=self.limit)
 
 
 class EntityQuery(Temporal):
@@ -178,7 +185,7 @@ class AttributesQuery(PageQuery):
 
     def to_core(self, page: PageRequest) -> ListAttributes:
         """The list this asks for. Raises: Invalid for a bad reference."""
-        return ListAttributes(entity=_ref(self.entity), key=self.key, page=page)
+        return facts.ListAttributes(entity=_ref(self.entity), key=self.key, page=page)
 
 
 class RelationsQuery(PageQuery):
@@ -188,7 +195,7 @@ class RelationsQuery(PageQuery):
 
     def to_core(self, page: PageRequest) -> ListRelations:
         """The list this asks for. Raises: Invalid for a bad reference."""
-        return ListRelations(subject=_ref(self.src), object=_ref(self.dst), label=self.label, page=page)
+        return facts.ListRelations(subject=_ref(self.src), object=_ref(self.dst), label=self.label, page=page)
 
 
 class ActionsQuery(PageQuery):
@@ -199,7 +206,7 @@ class ActionsQuery(PageQuery):
 
     def to_core(self, page: PageRequest) -> ListActions:
         """The list this asks for. Raises: Invalid for a bad reference."""
-        return ListActions(actor=_ref(self.actor), verb=self.verb, since=self.since, until=self.until, page=page)
+        return facts.ListActions(actor=_ref(self.actor), verb=self.verb, since=self.since, until=self.until, page=page)
 
 
 def _ref(text: str | None) -> EntityRef | None:

@@ -6,20 +6,28 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import ConfigDict, Field
 
 from keeps.core.errors import Invalid, Unprocessable
 from keeps.core.facts import Action, Fact, Relation
+from keeps.core.modes import Infer
 from keeps.core.replies import ReplyKey
 from keeps.core.scopes import parse_scopes
 from keeps.core.sessions import Role
 from keeps.core.text import check_labels
 from keeps.core.triples import parse_category, parse_triples
-from keeps.services.reconcile import EntitySeen, Extraction
-from keeps.services.remember import Infer, Message, Remember, Remembered
 from keeps.wire.base import Instant, Labels, ScopeSets, WireIn, WireOut, bare_id, example
+from keeps.wire.late import Late
+
+if TYPE_CHECKING:
+    from keeps.services import remember
+    from keeps.services.reconcile import EntitySeen, Extraction
+    from keeps.services.remember import Remember, Remembered
+else:
+    remember = Late("keeps.services.remember")
+
 
 _SNAKE = ConfigDict(alias_generator=None)
 _NAMED: Final = {
@@ -131,11 +139,11 @@ class FactsIn(WireIn):
             raise Invalid("triples are taken only with infer: triples")
         listens = self.infer in {Infer.FULL, Infer.PREVIEW}
         addressees = check_addressees(self.addressees) if listens else ()
-        said = Message(text=self.text or "", role=self.role, speaker=self.speaker, addressees=addressees)
+        said = remember.Message(text=self.text or "", role=self.role, speaker=self.speaker, addressees=addressees)
         category = None
         if self.memory_category is not None:
             category = parse_category(self.memory_category, lenient=lenient)
-        return Remember(
+        return remember.Remember(
             infer=self.infer,
             messages=() if self.text is None else (said,),
             triples=parse_triples(self.triples, anchor=self.observed_at or now, lenient_category=lenient)
@@ -191,10 +199,10 @@ class BatchIn(WireIn):
         if self.infer is Infer.TRIPLES:
             raise Invalid("a batch holds messages: send triples to /facts")
         listens = self.infer in {Infer.FULL, Infer.PREVIEW}
-        return Remember(
+        return remember.Remember(
             infer=self.infer,
             messages=tuple(
-                Message(
+                remember.Message(
                     text=message.content,
                     role=message.role,
                     speaker=message.speaker,

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from keeps.core.scopes import parse_lens
-from keeps.services.erase import Forget, Forgotten
 from keeps.wire.base import ScopeSets, WireIn, WireOut, example
+from keeps.wire.late import Late
+
+if TYPE_CHECKING:
+    from keeps.services import erase
+    from keeps.services.erase import Forget, Forgotten
+else:
+    erase = Late("keeps.services.erase")
 
 
 class ForgetIn(WireIn):
@@ -26,7 +32,7 @@ class ForgetIn(WireIn):
 
     def to_core(self) -> Forget:
         """What this asks to forget. Raises: Invalid for a bad lens."""
-        return Forget(
+        return erase.Forget(
             query=self.query,
             ids=self.ids,
             purge=self.purge,

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field
 
 from keeps.core.facts import Action, Fact, Relation, Row
 from keeps.core.pages import DEFAULT_LIMIT
-from keeps.services.inspect import Inspect, Inspected
 from keeps.wire.base import WireOut
 from keeps.wire.entities import EntityDetail, EntityOut, Truncated
+from keeps.wire.late import Late
 from keeps.wire.pages import Limit
 from keeps.wire.query import Temporal
 from keeps.wire.rows import ActionDetail, AttributeDetail, RelationDetail
 from keeps.wire.sessions import SessionOut, TurnOut
 from keeps.wire.uncertainties import UncertaintyOut
+
+if TYPE_CHECKING:
+    from keeps.services import inspect
+    from keeps.services.inspect import Inspect, Inspected
+else:
+    inspect = Late("keeps.services.inspect")
 
 
 class InspectQuery(Temporal):
@@ -26,7 +32,7 @@ class InspectQuery(Temporal):
 
     def to_core(self) -> Inspect:
         """The look this asks for."""
-        return Inspect(ref=self.ref, when=self.when(), limit=self.limit)
+        return inspect.Inspect(ref=self.ref, when=self.when(), limit=self.limit)
 
 
 class InspectOut(WireOut):

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
 from keeps.core.access import grants_to_wire
-from keeps.services import keys
-from keeps.services.keys import NewKey
 from keeps.wire.base import WireIn, WireOut, example
+from keeps.wire.late import Late
 from keeps.wire.pages import PageMeta, PageQuery
+
+if TYPE_CHECKING:
+    from keeps.services import keys
+    from keeps.services.keys import NewKey
+else:
+    keys = Late("keeps.services.keys")
 
 
 class KeyIn(WireIn):
@@ -26,7 +31,7 @@ class KeyIn(WireIn):
 
     def to_core(self, ttl_s: int | None) -> NewKey:
         """The key this asks for, living `ttl_s` seconds."""
-        return NewKey(name=self.name, grants=self.grants, strict=self.strict, ttl_s=ttl_s)
+        return keys.NewKey(name=self.name, grants=self.grants, strict=self.strict, ttl_s=ttl_s)
 
 
 class KeyTtlQuery(WireIn):

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field
 
 from keeps.core.access import Caller, Principal, Verb, grants_to_wire, parse_kind, parse_verb
 from keeps.core.scopes import Pattern, parse_path, parse_pattern
-from keeps.services.principals import NewPrincipal, PrincipalChange
 from keeps.wire.base import Instant, WireIn, WireOut, example
+from keeps.wire.late import Late
 from keeps.wire.pages import PageMeta, PageQuery
+
+if TYPE_CHECKING:
+    from keeps.services import principals
+    from keeps.services.principals import NewPrincipal, PrincipalChange
+else:
+    principals = Late("keeps.services.principals")
 
 
 class PrincipalIn(WireIn):
@@ -30,7 +36,7 @@ class PrincipalIn(WireIn):
 
     def to_core(self) -> NewPrincipal:
         """The principal this asks for. Raises: Invalid."""
-        return NewPrincipal(
+        return principals.NewPrincipal(
             display_name=self.display_name,
             external_id=self.external_id,
             kind=parse_kind(self.kind),
@@ -62,7 +68,7 @@ class PrincipalChangeIn(WireIn):
 
     def to_core(self) -> PrincipalChange:
         """The change this asks for. Raises: Invalid."""
-        return PrincipalChange(
+        return principals.PrincipalChange(
             display_name=self.display_name,
             kind=None if self.kind is None else parse_kind(self.kind),
             grants=self.grants,

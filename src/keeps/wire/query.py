@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 from keeps.core.entities import EntityRef, parse_ref
 from keeps.core.errors import Invalid, NotImplementedYet
 from keeps.core.facts import Action, Fact, Relation, Row
+from keeps.core.modes import Include, Mode
 from keeps.core.scopes import parse_lens
 from keeps.core.sessions import Turn
 from keeps.core.text import check_label
 from keeps.core.validity import When
-from keeps.services import recall
-from keeps.services.context import Block
-from keeps.services.recall import Include, Mode, Recall, Recalled
-from keeps.store.rows import ref_of
 from keeps.wire.base import K_DEFAULT, Instant, Labels, ScopeSets, TopK, WireIn, WireOut, bare_id, example
+from keeps.wire.late import Late
+
+if TYPE_CHECKING:
+    from keeps.services import recall
+    from keeps.services.context import Block
+    from keeps.services.recall import Recall, Recalled
+    from keeps.store import rows
+else:
+    recall = Late("keeps.services.recall")
+    rows = Late("keeps.store.rows")
+
 
 ScopeView = Literal["strict", "merged", "crossTeam"]
 
@@ -60,7 +68,7 @@ class Asking(Temporal):
 
     def to_core(self) -> Recall:
         """The question this asks. Raises: Invalid."""
-        return Recall(
+        return recall.Recall(
             query=self.query,
             k=self.k,
             mode=self.mode,
@@ -132,7 +140,7 @@ class Hit(WireOut):
             return cls._of_turn(hit, hit.row)
         row = hit.row
         return cls(
-            id=ref_of(row),
+            id=rows.ref_of(row),
             text=hit.text,
             source=recall.kind_of(row),
             score=hit.score,

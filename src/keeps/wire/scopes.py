@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from keeps.core.scopes import parse_path, wire_path
-from keeps.services.erase import ScopeForgotten
-from keeps.services.scopes import NewScope
-from keeps.store.scopes import ScopeNode as Node
 from keeps.wire.base import WireIn, WireOut, example
+from keeps.wire.late import Late
 from keeps.wire.pages import PageMeta, PageQuery
+
+if TYPE_CHECKING:
+    from keeps.services import scopes
+    from keeps.services.erase import ScopeForgotten
+    from keeps.services.scopes import NewScope
+    from keeps.store.scopes import ScopeNode as Node
+else:
+    scopes = Late("keeps.services.scopes")
 
 
 class ScopeIn(WireIn):
@@ -25,7 +31,7 @@ class ScopeIn(WireIn):
 
     def to_core(self) -> NewScope:
         """The node this asks for. Raises: Invalid for a bad path."""
-        return NewScope(path=parse_path(self.path), display_name=self.display_name, description=self.description)
+        return scopes.NewScope(path=parse_path(self.path), display_name=self.display_name, description=self.description)
 
 
 class ScopeForgetIn(WireIn):

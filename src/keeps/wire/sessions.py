@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import ConfigDict
 
 from keeps.core.errors import Invalid
+from keeps.core.modes import Infer
 from keeps.core.scopes import parse_scopes
 from keeps.core.sessions import Role, Turn
 from keeps.core.text import check_label
-from keeps.services.recall import Recall
-from keeps.services.remember import Infer
-from keeps.services.sessions import NewSession, SessionView
 from keeps.wire.base import K_DEFAULT, Instant, Labels, ScopeSets, TopK, WireIn, WireOut, example
 from keeps.wire.facts import FactsIn
+from keeps.wire.late import Late
 from keeps.wire.pages import PageMeta, PageQuery
+
+if TYPE_CHECKING:
+    from keeps.services import recall, sessions
+    from keeps.services.recall import Recall
+    from keeps.services.sessions import NewSession, SessionView
+else:
+    recall = Late("keeps.services.recall")
+    sessions = Late("keeps.services.sessions")
 
 
 class SessionIn(WireIn):
@@ -31,7 +38,7 @@ class SessionIn(WireIn):
 
     def to_core(self) -> NewSession:
         """The session this asks for. Raises: Invalid for bad scopes."""
-        return NewSession(scope=parse_scopes(self.scopes), metadata=self.metadata)
+        return sessions.NewSession(scope=parse_scopes(self.scopes), metadata=self.metadata)
 
 
 class SessionContextIn(WireIn):
@@ -46,7 +53,7 @@ class SessionContextIn(WireIn):
 
     def to_core(self) -> Recall:
         """The question this asks. Raises: Invalid."""
-        return Recall(query=self.query, k=self.k, labels=frozenset(map(check_label, self.labels)))
+        return recall.Recall(query=self.query, k=self.k, labels=frozenset(map(check_label, self.labels)))
 
 
 class TurnIn(WireIn):

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from keeps.core.entities import parse_ref
 from keeps.core.pages import PageRequest
 from keeps.core.uncertainties import Uncertainty
-from keeps.services.facts import ListUncertainties
 from keeps.wire.base import WireOut
+from keeps.wire.late import Late
 from keeps.wire.pages import PageMeta, PageQuery
+
+if TYPE_CHECKING:
+    from keeps.services import facts
+    from keeps.services.facts import ListUncertainties
+else:
+    facts = Late("keeps.services.facts")
 
 
 class UncertaintiesQuery(PageQuery):
@@ -20,7 +26,7 @@ class UncertaintiesQuery(PageQuery):
     def to_core(self, page: PageRequest) -> ListUncertainties:
         """The list this asks for. Raises: Invalid for a bad reference."""
         entity = None if self.entity is None else parse_ref(self.entity)
-        return ListUncertainties(entity=entity, resolved=self.resolved, page=page)
+        return facts.ListUncertainties(entity=entity, resolved=self.resolved, page=page)
 
 
 class UncertaintyOut(WireOut):

@@ -8,11 +8,12 @@ from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
 from keeps.core.errors import Limited
+from keeps.core.modes import Infer
 from keeps.core.replies import ReplyKey
 from keeps.http.body import JsonBody
 from keeps.http.deps import Call, DataCall
 from keeps.http.shell import PENDING_HEADER
-from keeps.services.remember import Infer, Remembered, remember
+from keeps.services.remember import Remembered, remember
 from keeps.wire.facts import BatchIn, BatchOut, FactsIn, FactsOut
 
 router = APIRouter(prefix="/api/v1/{context:segment}", tags=["facts"])
