@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keeps.core.facts import Origin, Status
-from keeps.core.supersession import CONFIDENCE_CAP, TICK, oldest_first
+from keeps.core.supersession import CONFIDENCE_CAP, TICK, oldest_first, place_after, place_at
+from keeps.core.text import MAX_LABELS
 from keeps.core.validity import When
 from tests.core.chains import Chain, at, fact
 
@@ -326,3 +327,33 @@ def test_the_clock_set_back_far_moves_the_new_value_by_a_tick() -> None:
     assert new is not None
     assert new.clocks.known_at == old.clocks.known_at + timedelta(microseconds=1)
     assert new.clocks.valid_from == new.clocks.known_at
+
+
+@given(st.lists(writes, min_size=1, max_size=8), moments, st.lists(writes, min_size=1, max_size=8))
+def test_the_place_kept_through_a_write_is_the_place_the_chain_gives(
+    before: list[tuple[int, str, bool, float, Origin, str]],
+    moment: int,
+    together: list[tuple[int, str, bool, float, Origin, str]],
+) -> None:
+    chain = Chain()
+    for order, (minute, value, confirmed, confidence, origin, _) in enumerate(before):
+        chain.write(
+            fact(value, minute, recorded=100 + order, confirmed=confirmed, confidence=confidence, origin=origin)
+        )
+    head = chain.rows[chain.head] if chain.head else None
+    place = place_at(chain.rows.values(), head, at(moment))
+    for order, (_, value, confirmed, confidence, origin, _) in enumerate(together):
+        decided = chain.write(
+            fact(value, moment, recorded=200 + order, confirmed=confirmed, confidence=confidence, origin=origin)
+        )
+        place = place_after(place, decided)
+        head = chain.rows[chain.head] if chain.head else None
+        assert place == place_at(chain.rows.values(), head, at(moment))
+
+
+def test_labels_of_a_value_said_often_do_not_grow_without_end() -> None:
+    chain = Chain()
+    for number in range(60):
+        chain.write(fact("A", number, labels=(f"n={number}",)))
+    (row,) = chain.rows.values()
+    assert row.labels == tuple(f"n={number}" for number in range(MAX_LABELS))
