@@ -155,7 +155,7 @@ class Chooser:
         ]
         units = (await self._by_ids([query]))[0] if _ID.fullmatch(query.strip()) else []
         units += await self._whole(texts)
-        units += (referred := await self._by_reference(query))
+        units += (referred := await self._by_reference(query, own))
         if not referred and not _is_path(query):
             units += await self._of_entities(await self._entities(query, own))
             if (key := _key_of(query)) is not None:
@@ -169,24 +169,23 @@ class Chooser:
             return []
         return await store_named.entities_named(self._context.db, name, own, hidden=self._gone is Gone.PURGE)
 
-    async def _by_reference(self, text: str) -> list[Unit]:
+    async def _by_reference(self, text: str, own: Collection[str]) -> list[Unit]:
         """What a reference to an entity, or to a key of one, names.
 
         `person/mara/role` is the entity `mara/role` where that is known, else the key `role` of `mara`.
         """
         reference = _reference(text)
         if isinstance(reference, EntityRef):
-            presences = await self._known(reference, self.own)
+            presences = await self._known(reference, own)
             if presences:
                 return await self._of_entities(presences)
             reference = _reference(f"attribute:{text.strip()}") if _is_bare_path(text) else None
-        return await self._of_key(reference) if isinstance(reference, KeyReference) else []
+        return await self._of_key(reference, own) if isinstance(reference, KeyReference) else []
 
-    async def _of_key(self, reference: KeyReference) -> list[Unit]:
+    async def _of_key(self, reference: KeyReference, own: Collection[str]) -> list[Unit]:
         """Every value of a key of an entity."""
-        presences = await self._known(reference.entity, self.own)
-        rows = await store_named.rows_of(self._context.db, presences) if presences else []
-        return await self._whole([row for row in rows if row.get("key") == reference.key and _is_fact(row)])
+        rows = await store_named.of_slot(self._context.db, str(reference.entity), reference.key, own)
+        return _units(self._standing(rows))
 
     async def _known(self, ref: EntityRef, own: Collection[str]) -> list[Presence]:
         """Where an entity is known; a hidden one can only be purged."""
@@ -196,18 +195,21 @@ class Chooser:
         """What the ids name that can still go, and the places of those that name nothing."""
         own = self.own
         refs = {place: _refs_of(found) for place, text in enumerate(ids) if (found := _ID.fullmatch(text.strip()))}
-        wanted = dict.fromkeys(ref for named in refs.values() for ref in named)
+        wanted = dict.fromkeys(ref for found in refs.values() for ref in found)
         stored = (await store_facts.records(self._context.db, list(wanted))).values()
         rows = [row for row in stored if row["scope_set"] in own]
         standing = {ref_of_row(row) for row in self._standing(rows)}
         units = await self._whole(rows)
         unknown: list[int] = []
+        named: dict[str, list[Unit]] = {}
         for place, text in enumerate(ids):
             if place in refs:
                 known = not standing.isdisjoint(refs[place])
             else:
-                units += (referred := await self._by_reference(text))
-                known = bool(referred)
+                if text not in named:
+                    named[text] = await self._by_reference(text, own)
+                    units += named[text]
+                known = bool(named[text])
             if not known:
                 unknown.append(place)
         return _distinct(units), tuple(unknown)

@@ -31,6 +31,18 @@ async def by_key(db: Db, key: str, scope_sets: Collection[str]) -> list[Record]:
     return _within(parts, scope_sets)
 
 
+async def of_slot(db: Db, entity: str, key: str, scope_sets: Collection[str]) -> list[Record]:
+    """Every version of every fact of this key of one entity, retired ones too."""
+    parts = await db.run(
+        # Left to itself the engine reads every row of the key.
+        "SELECT * FROM attribute WITH INDEX attribute_entity WHERE entity = $entity AND key = $key TIMEOUT 30s;",
+        timeout_s=READ_S,
+        entity=entity,
+        key=key,
+    )
+    return _within(parts, scope_sets)
+
+
 async def instructions(db: Db, scope_sets: Collection[str]) -> list[Record]:
     """Every instruction."""
     parts = await db.run("SELECT * FROM instruction TIMEOUT 30s;", timeout_s=READ_S)
