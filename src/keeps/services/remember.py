@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -25,6 +26,9 @@ from keeps.store import rows as store_rows
 from keeps.store import sessions as store_sessions
 from keeps.store.commit import Batch
 from keeps.store.db import RecordID
+
+_LONG_CHARS: Final = 16_384
+"""Above this a text is folded beside the loop, so that other requests need not wait for it."""
 
 CLOCKS_DIFFER: Final = timedelta(hours=24)
 """How far the clock of who writes may be ahead of ours: what is known later than that is refused."""
@@ -168,9 +172,9 @@ class _Write:
         done = Remembered(infer=self._request.infer, session=session.id)
         if self._request.triples and not self._messages:
             rendered = "\n".join(_rendered(triple) for triple in self._request.triples)
-            self._add_turns(session, scope, [(Message(text=rendered), False)], done, passages=False)
+            await self._add_turns(session, scope, [(Message(text=rendered), False)], done, passages=False)
         else:
-            self._add_turns(session, scope, self._messages, done, passages=True)
+            await self._add_turns(session, scope, self._messages, done, passages=True)
         if self._request.infer is Infer.TRIPLES:
             done.extraction = await self._reconcile(session, scope, done.turns[0])
         elif self._request.infer is Infer.FULL:
@@ -220,7 +224,7 @@ class _Write:
         last = await store_sessions.turns_at(context.db, context.sets, session.id, [session.next_seq - 1])
         return Thread(session, last[0] if last else None)
 
-    def _add_turns(
+    async def _add_turns(
         self,
         session: Session,
         scope: Scope,
@@ -237,7 +241,7 @@ class _Write:
                 Chunk(id=chunk_id(turn.id, position), position=position, start=start, end=end)
                 for position, (start, end) in enumerate(cut(turn.content) if passages else [])
             ]
-            self._batch.turns.append(store_rows.turn_to_row(turn, folds=self._folds(turn)))
+            self._batch.turns.append(store_rows.turn_to_row(turn, folds=await self._folds(turn)))
             self._batch.chunks += [store_rows.chunk_to_row(turn.id, chunk) for chunk in chunks]
             self._batch.rows.append(f"turn:{turn.id}")
             if previous is not None and previous.scope == turn.scope:
@@ -277,8 +281,11 @@ class _Write:
             metadata=self._request.metadata,
         )
 
-    def _folds(self, turn: Turn) -> list[str]:
-        return [self._context.fold_key(text) for text in turn_texts(turn)]
+    async def _folds(self, turn: Turn) -> list[str]:
+        texts = turn_texts(turn)
+        if len(turn.content) > _LONG_CHARS:
+            return await asyncio.to_thread(lambda: [self._context.fold_key(text) for text in texts])
+        return [self._context.fold_key(text) for text in texts]
 
     async def _reconcile(self, session: Session, scope: Scope, turn: RowId) -> Extraction:
         origin = self._origin()
