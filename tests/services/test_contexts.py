@@ -17,6 +17,7 @@ from keeps.core.errors import (
     Invalid,
     NotFound,
     NotImplementedYet,
+    StoreRefused,
     Unauthenticated,
     Unavailable,
     Unprocessable,
@@ -299,8 +300,19 @@ async def test_keys_survive_a_restart_and_die_with_their_pepper(data: Path, cloc
         made = await contexts.bootstrap(rt, "acme")
     async with open_runtime(config, clock=clock) as rt:
         await access.authenticate(rt, "acme", made.owner_key, None)
+    pepper = (data / "pepper").read_bytes()
     (data / "pepper").unlink()
+    for wrong in ("missing", "not the one"):
+        with pytest.raises(StoreRefused, match=f"{wrong}.*Put the file back.*keeps restore.*--accept-loss"):
+            async with open_runtime(config, clock=clock):
+                pass
+        assert (data / "pepper").exists() == (wrong != "missing")  # none is made silently
+        (data / "pepper").write_bytes(b"another")
+    (data / "pepper").write_bytes(pepper)
     async with open_runtime(config, clock=clock) as rt:
+        await access.authenticate(rt, "acme", made.owner_key, None)
+    (data / "pepper").unlink()
+    async with open_runtime(config, clock=clock, any_pepper=True) as rt:
         with pytest.raises(Unauthenticated):
             await access.authenticate(rt, "acme", made.owner_key, None)
         fresh = await contexts.reissue(rt, "acme")

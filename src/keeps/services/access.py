@@ -20,6 +20,7 @@ from typing import Final, TypeAlias
 from keeps.core import access
 from keeps.core.access import Caller, DelegationRule, KeyId, Principal, PrincipalId
 from keeps.core.errors import Forbidden, KeepsError, NotFound
+from keeps.core.marks import MARK_CHARS, mark_of
 from keeps.services.runtime import Context, Runtime
 from keeps.store import contexts as store_contexts
 from keeps.store import keys as store_keys
@@ -32,7 +33,6 @@ ADMIN: Final = PrincipalId("admin")
 
 _LOWER: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ" + _LOWER
-_MARK_CHARS: Final = 6
 _ID_CHARS: Final = 20
 _SECRET_CHARS: Final = 43
 """43 letters out of 62 hold 256 bits."""
@@ -81,7 +81,7 @@ async def authenticate(rt: Runtime, context_id: str, secret: str | None, on_beha
     """
     now = rt.clock()
     key_id, text = _taken_apart(secret)
-    ours = key_id.startswith(_mark(rt.pepper, context_id))
+    ours = key_id.startswith(mark_of(rt.pepper, context_id))
     context = await _context_for(rt, context_id, opens=ours)
     digest = _digest(rt.pepper, context.uid if context else "", key_id, text)
     key = await _known_key(context, key_id if ours else _NOBODY, digest, now) if context else None
@@ -106,7 +106,7 @@ async def authenticate_management(rt: Runtime, secret: str | None) -> Management
     """
     now = rt.clock()
     key_id, text = _taken_apart(secret)
-    ours = key_id.startswith(_mark(rt.pepper, None))
+    ours = key_id.startswith(mark_of(rt.pepper, None))
     digest = _digest(rt.pepper, _MANAGEMENT, key_id, text)
     key = await store_keys.find_management(rt.control, key_id if ours else _NOBODY)
     if _matches(key, digest) and key is not None and _lives(key.valid_until, now):
@@ -121,14 +121,14 @@ async def context_of(rt: Runtime, secret: str | None) -> str | None:
     """The id of the context a key was minted for; None for none. That the key is good is not said."""
     key_id, _ = _taken_apart(secret)
     for row in await store_contexts.list_all(rt.control):
-        if key_id.startswith(_mark(rt.pepper, row.id)):
+        if key_id.startswith(mark_of(rt.pepper, row.id)):
             return row.id
     return None
 
 
 def minted_for(pepper: bytes, context_id: str | None, key: ApiKey | ManagementKey, now: datetime) -> bool:
     """True when a key was minted with this pepper for the context, or for management, and is still in force."""
-    return key.id.startswith(_mark(pepper, context_id)) and _lives(key.valid_until, now)
+    return key.id.startswith(mark_of(pepper, context_id)) and _lives(key.valid_until, now)
 
 
 def is_secret_of(pepper: bytes, uid: str, key: ApiKey, secret: str) -> bool:
@@ -139,7 +139,7 @@ def is_secret_of(pepper: bytes, uid: str, key: ApiKey, secret: str) -> bool:
 
 def mint(rt: Runtime, context_id: str, uid: str) -> Minted:
     """A new key of a context; `uid` is the name of its record."""
-    return _mint(rt, _mark(rt.pepper, context_id), uid)
+    return _mint(rt, mark_of(rt.pepper, context_id), uid)
 
 
 def mint_again(rt: Runtime, uid: str, key_id: KeyId) -> Minted:
@@ -150,7 +150,7 @@ def mint_again(rt: Runtime, uid: str, key_id: KeyId) -> Minted:
 
 def mint_management(rt: Runtime) -> Minted:
     """A new management key."""
-    return _mint(rt, _mark(rt.pepper, None), _MANAGEMENT)
+    return _mint(rt, mark_of(rt.pepper, None), _MANAGEMENT)
 
 
 async def flush_usage(rt: Runtime) -> int:
@@ -218,19 +218,8 @@ def _taken_apart(secret: str | None) -> tuple[KeyId, str]:
 
 
 def _mint(rt: Runtime, mark: str, uid: str) -> Minted:
-    rest = "".join(secrets.choice(_LOWER) for _ in range(_ID_CHARS - _MARK_CHARS))
+    rest = "".join(secrets.choice(_LOWER) for _ in range(_ID_CHARS - MARK_CHARS))
     return mint_again(rt, uid, KeyId(mark + rest))
-
-
-def _mark(pepper: bytes, context_id: str | None) -> str:
-    """The first letters of the ids of all keys of a context, or of management."""
-    whose = "management" if context_id is None else f"context {context_id}"
-    number = int.from_bytes(hmac.digest(pepper, f"keys of {whose}".encode(), "sha256")[:8], "big")
-    letters: list[str] = []
-    for _ in range(_MARK_CHARS):
-        number, index = divmod(number, len(_LOWER))
-        letters.append(_LOWER[index])
-    return "".join(letters)
 
 
 def _digest(pepper: bytes, uid: str, key_id: KeyId, text: str) -> bytes:

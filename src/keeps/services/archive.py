@@ -255,7 +255,7 @@ async def _build(
     head = lineage.stage(place, archive.header, choice)
     await _load(place, archive, choice, progress)
     config = Config(data=place, engine_url=None)
-    async with open_runtime(config, clock=clock) as rt:
+    async with open_runtime(config, clock=clock, any_pepper=True) as rt:
         rows = await store_contexts.list_all(rt.control)
         replayed = 0
         for row in rows:

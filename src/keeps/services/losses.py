@@ -92,7 +92,7 @@ async def accept(
     finally:
         work.watermark.close()
     if any(loss.what == "access" for loss in losses):
-        async with open_runtime(Config(data=folder, engine_url=None), clock=clock) as rt:
+        async with open_runtime(Config(data=folder, engine_url=None), clock=clock, any_pepper=True) as rt:
             await _readmit(rt, [loss for loss in losses if loss.what == "access"], accepted)
 
 

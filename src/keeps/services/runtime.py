@@ -21,6 +21,7 @@ from keeps.config import Config
 from keeps.core.contexts import FOLDER_NAMES, LAID_ASIDE
 from keeps.core.errors import NotFound, StoreRefused
 from keeps.core.facts import RowId
+from keeps.core.marks import mark_of
 from keeps.core.scopes import ScopePath
 from keeps.core.sessions import Session, Turn
 from keeps.core.text import fold
@@ -31,6 +32,7 @@ from keeps.services.index import Changes, Indexed
 from keeps.store import commit as store_commit
 from keeps.store import contexts as store_contexts
 from keeps.store import erase as store_erase
+from keeps.store import keys as store_keys
 from keeps.store import ledger as store_ledger
 from keeps.store import meta as store_meta
 from keeps.store import scopes as store_scopes
@@ -332,6 +334,25 @@ def _remove_index(folder: Path) -> None:
         folder.rmdir()
 
 
+async def _pepper(folder: Path, control: Db, *, any_pepper: bool) -> bytes:
+    """The pepper of a folder, made when it is missing and nothing depends on one yet."""
+    names = [str(found.id) for found in await store_keys.management_ids(control)]
+    missing = not (folder / store_secrets.PEPPER_NAME).exists()
+    if any_pepper or not names:
+        return store_secrets.pepper(folder)
+    if not missing:
+        pepper = store_secrets.pepper(folder)
+        mark = mark_of(pepper, None)
+        if any(name.startswith(mark) for name in names):
+            return pepper
+    wrong = "missing" if missing else "not the one this record was made with"
+    raise StoreRefused(
+        f"The file {folder / store_secrets.PEPPER_NAME} is {wrong}: no key would work, and nothing could be forgotten "
+        "by its words. Put the file back, or restore a backup: `keeps restore --data NEW FILE`, or make new keys: "
+        "`keeps doctor --accept-loss --data DIR`."
+    )
+
+
 def _shut(folder: Path) -> None:
     """Let nobody else into a data folder that others may enter. Where something else lies in it, or it belongs to
     somebody else, that is not ours to decide: the log says so."""
@@ -363,14 +384,16 @@ WATERMARK_FOLDER: Final = "watermark"
 
 @asynccontextmanager
 async def open_runtime(
-    config: Config, *, clock: Clock = system_clock, engine: Engine | None = None
+    config: Config, *, clock: Clock = system_clock, engine: Engine | None = None, any_pepper: bool = False
 ) -> AsyncGenerator[Runtime]:
     """A runtime over the data folder, or over nothing but memory when there is none. The caller holds the folder.
 
     `engine`: one that is open already, instead of the one the config names; it is closed with the runtime.
+    `any_pepper`: open a record also when its keys were made with another pepper, to make them anew.
 
     Raises:
-        StoreRefused: the folder cannot be used, was written by a newer version, or its record lost rows.
+        StoreRefused: the folder cannot be used, was written by a newer version, its record lost rows, or its pepper
+            is missing or another one.
     """
     async with AsyncExitStack() as held:
         if config.data is not None:
@@ -393,7 +416,7 @@ async def open_runtime(
             folder=folder,
             engine=engine,
             control=control,
-            pepper=store_secrets.pepper(folder),
+            pepper=await _pepper(folder, control, any_pepper=any_pepper),
             ledger=Ledger.open(folder / LEDGER_FOLDER),
             watermark=watermark,
             clock=clock,
