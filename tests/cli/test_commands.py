@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -294,3 +296,29 @@ def test_slips_are_answered_with_what_was_meant(desk: Desk) -> None:
 def test_numbers_agree_with_their_nouns(count: int, words: str) -> None:
     assert counted(count, "turn") == words
     assert counted(count, "memory", "memories").endswith("memory" if count == 1 else "memories")
+
+
+def test_commands_that_only_call_verbs_load_nothing_of_the_server() -> None:
+    verbs = [
+        name for name in (*COMMANDS.values(), *GROUPS.values()) if name.rpartition(".")[2] not in {"serve", "archive"}
+    ]
+    code = (
+        "import importlib, json, sys\n"
+        "for name in sys.argv[1:]: importlib.import_module(name)\n"
+        "print(json.dumps([m for m in ('fastapi', 'surrealdb', 'numpy', 'keeps.services') if m in sys.modules]))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, *verbs], capture_output=True, text=True, check=True)
+    assert json.loads(ran.stdout) == []
+
+
+def test_gaps_that_purges_leave_are_said_to_be_harmless(alone: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "chat.json"
+    file.write_text(
+        json.dumps([{"role": "user", "content": "The smew dives"}, {"role": "user", "content": "It sleeps"}])
+    )
+    assert "Imported 2 turns in 1 session." in alone("import", "conversation", str(file)).out
+    alone("forget", "The smew dives", "--purge", "--yes")
+    told = alone("doctor").out
+    assert "numbers without a turn: 1 (" in told
+    assert "harmless" in told
+    assert "All is well." in told
