@@ -97,7 +97,7 @@ def caller(
         id=PrincipalId(name),
         display_name=name,
         kind=kind,
-        grants={verb: held for verb in Verb},
+        grants=dict.fromkeys(Verb, held),
         home=ScopePath(home) if home else None,
     )
     return Caller(principal=principal, key_id=KeyId("k1"))

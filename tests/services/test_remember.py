@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -52,7 +53,7 @@ async def test_twenty_parallel_values_leave_one_head(rt: Runtime, context: Conte
     versions = await store_facts.versions(context.db, context.sets, entity, "role", context.sets.everything())
     assert len(versions) == 20
     assert [v.superseded_by is None for v in versions] == [True] + [False] * 19
-    for newer, older in zip(versions, versions[1:], strict=False):
+    for newer, older in itertools.pairwise(versions):
         assert newer.supersedes == older.id
         assert older.superseded_by == newer.id
 

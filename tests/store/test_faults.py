@@ -7,13 +7,13 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.store.faults import run_on_small_disk
 
 from keeps.core.errors import StoreRefused
 from keeps.store.address import folder_url
 from keeps.store.db import Db
 from keeps.store.embedded import EmbeddedEngine
 from keeps.store.watermark import Watermark, check
+from tests.store.faults import run_on_small_disk
 
 _COMMIT = (
     "BEGIN; LET $n = (UPSERT ONLY counter:change SET n += 1 RETURN VALUE n); CREATE t SET n = $n; RETURN $n; COMMIT;"

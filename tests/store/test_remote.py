@@ -9,13 +9,13 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 import pytest
-from tests.store.server_double import PASSWORD, USER, ServerDouble, server_double
 
 from keeps.core.errors import Invalid, StaleHead, StoreRefused, Unavailable
 from keeps.store.address import parse_store_url
 from keeps.store.db import Db, Duplicate, Engine, RecordID, ScriptRejected, Thrown, open_engine
 from keeps.store.migrate import migrate
 from keeps.store.remote import RemoteEngine
+from tests.store.server_double import PASSWORD, USER, ServerDouble, server_double
 
 
 @pytest.fixture
