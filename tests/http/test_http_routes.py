@@ -134,8 +134,8 @@ async def test_entities_are_found_by_name_and_by_neighbours(http: httpx.AsyncCli
     assert [row["label"] for row in relations] == ["works_on"]
     listed = (await http.get("/attributes", params={"entity": f"person/{name}", "key": "Role"})).json()
     assert [row["value"] for row in listed["attributes"]] == ["pilot"]
-    top = await http.get("/entities/top?by=importance&limit=3")
-    assert len(top.json()["entities"]) == 3
+    top = await http.get("/entities/top?by=importance&limit=2")
+    assert len(top.json()["entities"]) == 2
     assert (await http.get("/entities/top?by=luck")).status_code == 400
     assert (await http.get("/entities/search")).status_code == 400
 
