@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from keeps.core import summaries
 from keeps.core.cardinality import PREFERENCE_KEYS, chain_key
-from keeps.core.entities import EntityRef, EntityType
+from keeps.core.entities import EntityRef
 from keeps.core.facts import (
     CONTEXT_LIFE_DAYS,
     IMPORTANCE,
@@ -25,8 +25,7 @@ from keeps.core.facts import (
 )
 from keeps.core.scopes import Scope
 from keeps.core.supersession import Doubt, plan
-from keeps.core.text import fold
-from keeps.core.triples import Family, Named, Triple
+from keeps.core.triples import Family, Triple
 from keeps.finder.base import Name
 from keeps.services.chains import Chains
 from keeps.services.index import Changes, entry_of
@@ -390,9 +389,3 @@ def _kind_of(category: Category, key: str | None) -> str:
 
 def _without_id(row: store_rows.Record) -> store_rows.Record:
     return {key: value for key, value in row.items() if key != "id"}
-
-
-def agent_entity(kind: str, display_name: str) -> Named:
-    """The entity of a principal: `person/<name>` for a human, else `agent/<name>`."""
-    type_ = EntityType.PERSON if kind == "human" else EntityType.AGENT
-    return Named(EntityRef(type_, fold(display_name)), display_name)

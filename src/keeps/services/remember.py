@@ -22,6 +22,7 @@ from keeps.services.index import Changes, entries_of
 from keeps.services.reconcile import Extraction, Incoming, Reconciliation
 from keeps.services.runtime import MAX_REPLANS, Context, Runtime, Thread, new_id
 from keeps.services.scopes import first_use
+from keeps.store import replies as store_replies
 from keeps.store import rows as store_rows
 from keeps.store import sessions as store_sessions
 from keeps.store.commit import Batch
@@ -322,20 +323,8 @@ class _Write:
         reply = self._request.reply
         if reply is None:
             return
-        self._batch.puts.append(
-            {
-                "id": RecordID("reply", reply.namespace),
-                "row": {
-                    "fingerprint": reply.fingerprint,
-                    "status": reply.status,
-                    "body": reply.render(done),
-                    "rows": list(self._batch.rows),
-                    "erased": False,
-                    "created_at": self._now,
-                    "expires_at": reply.expires_at,
-                },
-            }
-        )
+        row = store_replies.to_row(reply, reply.render(done), self._batch.rows, self._now)
+        self._batch.puts.append({"id": store_replies.record_id(reply.namespace), "row": row})
 
 
 def _rendered(triple: Triple) -> str:

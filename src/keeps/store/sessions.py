@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, LiteralString
 
-from keeps.core.facts import RowId
 from keeps.core.sessions import RENDERED, Chunk, Session, Turn, chunk_id, is_short, most_chunks, whole
 from keeps.store.db import Db, RecordID
 from keeps.store.rows import chunk_from_row, key_of, session_from_row, turn_from_row
@@ -22,15 +21,6 @@ async def find_session(db: Db, sets: ScopeSets, session: str, readable: Collecti
     if not row or row["scope_set"] not in readable:
         return None
     return session_from_row(row, sets[row["scope_set"]])
-
-
-async def list_sessions(db: Db, sets: ScopeSets, readable: Collection[str]) -> list[Session]:
-    """Sessions in the readable scope sets, newest first."""
-    found = await db.run(
-        "SELECT * FROM session WHERE scope_set IN $sets TIMEOUT 5s;", timeout_s=_READ_S, sets=sorted(readable)
-    )
-    sessions = [session_from_row(row, sets[row["scope_set"]]) for row in found[0]]
-    return sorted(sessions, key=lambda s: (s.created_at, s.id), reverse=True)
 
 
 async def page_of_sessions(
@@ -185,8 +175,3 @@ async def chunks_of(db: Db, turns: Iterable[Turn]) -> dict[str, list[Chunk]]:
     for chunks in by_turn.values():
         chunks.sort(key=lambda chunk: chunk.position)
     return by_turn
-
-
-def turn_row_id(turn: RowId | str) -> RecordID:
-    """The row of a turn."""
-    return RecordID("turn", str(turn))
