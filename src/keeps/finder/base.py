@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Collection, Sequence
+from collections.abc import AsyncIterable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
+
+from keeps.core.spaces import Coverage, Space
 
 Kind = Literal["passage", "fact"]
 ALL_KINDS: Final[frozenset[Kind]] = frozenset({"passage", "fact"})
@@ -32,6 +34,8 @@ class Entry:
     labels: frozenset[str] = frozenset()
     live: bool = True  # False: superseded or closed, found by questions about the past only
     at: int = 0  # when it became known, microseconds since 1970: of equal answers the newest comes first
+    meaning: str | None = None  # what its vector is made of; None: it has no vector
+    assistant: bool = False  # True: said by an assistant, not by a person
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,25 @@ class Found:
     unit: str
     rank: float  # BM25, for the order; comparable within one answer only
     share: float  # 0..1: how much of the question was found, each word weighted by its rarity
+    assistant: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """One row whose meaning is near a question's, by its nearest unit."""
+
+    ref: str
+    unit: str
+    cosine: float  # -1..1, of vectors as they are stored
+    assistant: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """Vectors out of the record, for an index that is built: by unit, little-endian 16-bit floats."""
+
+    space: Space
+    vectors: Mapping[str, bytes]
 
 
 class Finder(Protocol):
@@ -97,11 +120,59 @@ class Finder(Protocol):
         """
         ...
 
+    async def spaces(self) -> list[Coverage]:
+        """The spaces the index holds vectors of, oldest first."""
+        ...
+
+    async def begin_space(self, space: Space) -> None:
+        """Make room for the vectors of a space; nothing when it is there."""
+        ...
+
+    async def drop_space(self, space: Space) -> None:
+        """Throw all vectors of a space away, with their bytes; nothing when it is not there."""
+        ...
+
+    async def put_vectors(self, space: Space, vectors: Mapping[str, bytes]) -> int:
+        """Take vectors by unit, little-endian 16-bit floats of length 1; how many were taken.
+
+        A unit that is not (or no longer) in the index, or a space that is not there, is passed over.
+        """
+        ...
+
+    async def lacking(
+        self, space: Space, scope_sets: Collection[str] | None = None, *, limit: int = 256
+    ) -> list[tuple[str, str]]:
+        """(ref, unit) of entries that should have a vector of `space` and have none, oldest first.
+
+        Only those in `scope_sets`; None: in all.
+        """
+        ...
+
+    async def near(
+        self,
+        space: Space,
+        question: bytes,
+        scope_sets: Collection[str],
+        *,
+        kinds: Collection[Kind] = ALL_KINDS,
+        labels: frozenset[str] = frozenset(),
+        live_only: bool = True,
+        limit: int = 256,
+        also: Collection[str] = (),
+    ) -> list[Near]:
+        """The `limit` rows in `scope_sets` nearest to `question`, nearest first, then those of the refs `also`
+        that are not among them, as far as they have vectors and may be found.
+
+        `question`: little-endian 32-bit floats of length 1. Of equal ones the newest comes first, then their keys
+        decide. Nothing outside `scope_sets` changes what is found. A space that is not there finds nothing.
+        """
+        ...
+
     async def names_in(self, query: str, scope_sets: Collection[str]) -> list[Name]:
         """Names of entities that `query` mentions, longest match first from left to right."""
         ...
 
-    async def rebuild(self, context: str, entries: AsyncIterable[Entry | Name], change: int) -> None:
+    async def rebuild(self, context: str, entries: AsyncIterable[Entry | Name | Stored], change: int) -> None:
         """Build anew from `entries`, the state of the record at `change` or later, and swap it in.
 
         Changes applied meanwhile are applied to the new index too.

@@ -1,0 +1,1 @@
+"""Models: what turns text into vectors, each behind one protocol."""
