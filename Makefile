@@ -49,7 +49,7 @@ bench: $(STAMP) ## Measure quality and speed; JSON in bench-out/
 
 lock: $(STAMP) ## Rewrite the lock after a change in pyproject.toml
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-		--no-emit-index-url pyproject.toml --group dev -o requirements.txt
+		--no-emit-index-url pyproject.toml --all-extras --group dev -o requirements.txt
 	echo uv | $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 		--no-emit-index-url - -o requirements-uv.txt
 
