@@ -49,3 +49,16 @@ class Config(BaseSettings):
     )
     allow_self_service_keys: bool = Field(default=True, description="Keys may mint further keys of their principal.")
     max_token_ttl_s: int | None = Field(default=None, gt=0, description="Longest life of a minted key, seconds.")
+    embedder: str = Field(
+        default="minilm",
+        min_length=1,
+        max_length=200,
+        description="What turns text into vectors: `minilm`, `none`, or a model of a provider, `openai:<model>`.",
+    )
+    embedder_files: Path | None = Field(
+        default=None, description="Folder with model.onnx and tokenizer.json of `minilm`; default: the installed ones."
+    )
+    embedder_url: str | None = Field(
+        default=None, max_length=2000, description="Where the provider of the embedder is, `/v1` included."
+    )
+    embedder_key: SecretStr | None = Field(default=None, description="Key of the provider of the embedder.")

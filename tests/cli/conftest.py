@@ -78,7 +78,9 @@ class Server:
 def start_server(folder: Path, *arguments: str) -> Server:
     """`keeps serve` on a free port, answering."""
     command = [sys.executable, "-m", "keeps", "serve", "--data", str(folder), "--port", "0", *arguments]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("KEEPS_")}
+    env = {
+        name: value for name, value in os.environ.items() if not name.startswith("KEEPS_") or name == "KEEPS_EMBEDDER"
+    }
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     until = time.monotonic() + READY_S
     while time.monotonic() < until and process.poll() is None:

@@ -92,7 +92,8 @@ class Desk:
     def __post_init__(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("KEEPS_")}
+        ours = {name for name in os.environ if name.startswith("KEEPS_")} - {"KEEPS_EMBEDDER"}
+        kept = {name: value for name, value in os.environ.items() if name not in ours}
         paths = [str(Path(sys.executable).parent), kept.get("PATH", "/usr/bin:/bin")]
         if shutil.which("curl") is None:
             paths.insert(0, str(STANDINS))

@@ -45,13 +45,15 @@ def until(found: Callable[[], T | None], *, limit_s: float = READY_S, what: str 
 
 
 def environment() -> dict[str, str]:
-    """This environment without settings of ours."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("KEEPS_")}
+    """This environment without settings of ours, but with the embedder of the tests."""
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith("KEEPS_") or name == "KEEPS_EMBEDDER"
+    }
 
 
 def keeps(*arguments: str) -> Result:
     """One command of the command line, run to its end in this process: to start another takes seconds."""
-    none = {name: None for name in os.environ if name.startswith("KEEPS_")}
+    none = {name: None for name in os.environ if name not in environment()}
     with ThreadPoolExecutor(1) as beside:
         result = beside.submit(lambda: CliRunner().invoke(app, list(arguments), env=none)).result()
     if result.exception is not None and not isinstance(result.exception, SystemExit):
