@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from keeps.core.errors import Invalid, NotImplementedYet, Unprocessable
+from keeps.core.generations import IndexMode
 
 AUTOMATIC: Final = "automatic"
 """The policy under which everything is kept without asking."""
@@ -24,6 +25,7 @@ RESERVED_NAMESPACES: Final = frozenset({"spectron", "control", "system"})
 
 MAX_CONFIG_BYTES: Final = 64 * 1024
 MAX_DESCRIPTION_CHARS: Final = 2000
+MAX_EMBEDDER_CHARS: Final = 200
 
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -33,6 +35,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "pii_redaction_enabled": False,
     "reconciliation": {"confidence_floor": 0.7},
     "allow_self_service_keys": True,
+    "mode": IndexMode.HYBRID.value,
 }
 """What holds where a context says nothing."""
 
@@ -86,7 +89,7 @@ def check_config(config: Mapping[str, Any]) -> None:
     if not isinstance(models, Mapping):
         raise Invalid("bad config: models is an object")
     if cast("Mapping[str, Any]", models).get("embedding") is not None:
-        raise Invalid("bad config: this server has no embedding model, so models.embedding cannot be set")
+        raise Invalid("bad config: models.embedding is not read here: name what makes vectors in embedder")
     for path, fits, wanted in _RULES:
         value = _at(config, path)
         if value is not None and not fits(value):
@@ -105,6 +108,24 @@ def _at(config: Mapping[str, Any], path: str) -> Any:
     return found
 
 
+def mode_of(config: Mapping[str, Any]) -> IndexMode:
+    """Whether texts of the context have vectors."""
+    return IndexMode(config.get("mode") or DEFAULTS["mode"])
+
+
+def embedder_of(config: Mapping[str, Any], default: str) -> str:
+    """The name of what turns the context's texts into vectors."""
+    return str(config.get("embedder") or default)
+
+
+def _is_mode(value: object) -> bool:
+    return isinstance(value, str) and value in {mode.value for mode in IndexMode}
+
+
+def _is_embedder(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= MAX_EMBEDDER_CHARS and value.isprintable()
+
+
 def _is_flag(value: object) -> bool:
     return isinstance(value, bool)
 
@@ -118,6 +139,8 @@ def _is_share(value: object) -> bool:
 
 
 _RULES: Final[tuple[tuple[str, Callable[[object], bool], str], ...]] = (
+    ("mode", _is_mode, "hybrid or durable"),
+    ("embedder", _is_embedder, f"the name of an embedder, at most {MAX_EMBEDDER_CHARS} characters"),
     ("llm_extraction_enabled", _is_flag, "true or false"),
     ("pii_redaction_enabled", _is_flag, "true or false"),
     ("allow_self_service_keys", _is_flag, "true or false"),
