@@ -5,20 +5,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import os
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
+from types import ModuleType
 from typing import Final
 
+import httpx
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
+from keeps.client import Client
 from keeps.config import DEFAULT_HOST, Config
 from keeps.http.app import create_app
 from keeps.http.listen import listening
-from keeps.http.routes import local
+from keeps.http.routes import local, mcp
+from keeps.http.routes.mcp import Asker, Speaker
 from keeps.services import contexts, upkeep
 from keeps.services.contexts import Bootstrapped
 from keeps.services.runtime import Runtime, open_runtime
@@ -26,6 +33,11 @@ from keeps.store.owner import FolderLock, Owner
 
 _LOOKED_AT_FIRST: Final = 64
 """How many contexts are opened before the first answer; each takes a tenth of a second. Others open when asked for."""
+
+_MCP_HALF: Final = "keeps.mcp.http"
+"""Loaded by the first message: half a second that nobody else has to wait for."""
+
+_IN_PROCESS: Final = "http://127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +71,7 @@ async def owning(
             await held.enter_async_context(upkeep.kept_up(rt))
             app, token = create_app(rt, host=host), secrets.token_urlsafe(32)
             app.include_router(local.router(token))
+            app.include_router(mcp.router(_speaking()))
             endpoint = await held.enter_async_context(listening(app, host=host, port=port))
             lock.publish(
                 Owner(
@@ -70,3 +83,20 @@ async def owning(
                 )
             )
             yield Owned(rt=rt, app=app, endpoint=endpoint, minted=minted)
+
+
+def _speaking() -> Speaker:
+    """Answers messages of the Model Context Protocol: the tools, over a client of this application."""
+    half: ModuleType | None = None
+
+    async def speak(asker: Asker) -> ASGIApp:
+        nonlocal half
+        if half is None:
+            half = await asyncio.to_thread(importlib.import_module, _MCP_HALF)
+        inside = httpx.ASGITransport(asker.app, raise_app_exceptions=False)
+        memory = Client(
+            _IN_PROCESS, key=asker.key, context=asker.context, on_behalf_of=asker.on_behalf_of, transport=inside
+        )
+        return half.answering(memory)
+
+    return speak

@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "try": "keeps.cli.tryout",
     "serve": "keeps.cli.serve",
     "bootstrap": "keeps.cli.serve",
+    "mcp": "keeps.cli.mcp",
     "remember": "keeps.cli.remember",
     "recall": "keeps.cli.recall",
     "context": "keeps.cli.recall",
@@ -29,6 +30,7 @@ COMMANDS: Final = {
     "backup": "keeps.cli.archive",
     "restore": "keeps.cli.archive",
     "doctor": "keeps.cli.archive",
+    "leakcheck": "keeps.cli.leakcheck",
 }
 """Commands by name, each in the module that has it."""
 

@@ -48,7 +48,7 @@ def serve(
 ) -> None:
     """Answer over HTTP until told to stop. An empty folder gets a context, whose keys are printed once."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for noisy in ("uvicorn", "uvicorn.error", "httpx"):
+    for noisy in ("uvicorn", "uvicorn.error", "httpx", "mcp"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     asyncio.run(_serve(settings(data=data.expanduser(), policy=policy), host, port))
 

@@ -31,6 +31,9 @@ MAX_HEAD_BYTES: Final = 64 * 1024
 """The most the headers of a request may take, in bytes."""
 
 HEALTH_PATH: Final = "/api/v1/health"
+_PART_OF_ANOTHER: Final = "part_of_another"
+"""In the state of a request: it is asked by one that is being served, and takes no place of its own."""
+
 _HOST: Final = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]*)?")
 
 
@@ -107,7 +110,7 @@ class Edge:
         slot: Slot | None = None
         try:
             self._check(scope, state)
-            if not _asks_for_health(scope):
+            if not _asks_for_health(scope) and not state.get(_PART_OF_ANOTHER):
                 slot = Slot(self._slots, scope, receive)
         except (Invalid, Unavailable) as refusal:
             await error_response(refusal, scope)(scope, receive, reply)
@@ -132,6 +135,17 @@ class Edge:
         allowed = self._settings.allowed_hosts
         if allowed is not None and host_name(scope) not in allowed:
             raise Invalid("this Host is not served here: use localhost, or start the server for another name")
+
+
+def asked_from_inside(app: ASGIApp) -> ASGIApp:
+    """`app` as one of its own requests may ask it: nested requests take no places, which could then all be taken
+    by requests that wait for one."""
+
+    async def inner(scope: Scope, receive: Receive, send: Send) -> None:
+        scope.setdefault("state", {})[_PART_OF_ANOTHER] = True
+        await app(scope, receive, send)
+
+    return inner
 
 
 def _asks_for_health(scope: Scope) -> bool:

@@ -1,0 +1,1 @@
+"""The memory for agents that speak the Model Context Protocol."""
