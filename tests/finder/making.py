@@ -2,7 +2,13 @@
 
 from collections.abc import AsyncIterator
 
-from keeps.finder.base import Entry, Kind, Name
+import numpy as np
+
+from keeps.core.spaces import Space
+from keeps.finder.base import Entry, Kind, Name, Stored
+
+SMALL = Space("small", 8)
+WIDE = Space("wide", 70)
 
 
 def turn(
@@ -16,6 +22,8 @@ def turn(
     live: bool = True,
     kind: Kind = "passage",
     at: int = 0,
+    meaning: str | None = None,
+    assistant: bool = False,
 ) -> Entry:
     ref = f"turn:{number}"
     return Entry(
@@ -29,9 +37,32 @@ def turn(
         labels=labels,
         live=live,
         at=at,
+        meaning=meaning,
+        assistant=assistant,
     )
 
 
-async def stream(*entries: Entry | Name) -> AsyncIterator[Entry | Name]:
+async def stream(*entries: Entry | Name | Stored) -> AsyncIterator[Entry | Name | Stored]:
     for entry in entries:
         yield entry
+
+
+def unit(values: object) -> np.ndarray:
+    """A vector of length 1."""
+    vector = np.asarray(values, np.float64)
+    return vector / np.linalg.norm(vector)
+
+
+def drawn(seed: int, space: Space = SMALL) -> np.ndarray:
+    """Some vector of a space, of length 1: equal seeds give equal ones."""
+    return unit(np.random.default_rng(seed).standard_normal(space.dims))
+
+
+def stored(vector: np.ndarray) -> bytes:
+    """A vector as the finder takes it."""
+    return vector.astype("<f2").tobytes()
+
+
+def asked(vector: np.ndarray) -> bytes:
+    """A question as the finder takes it."""
+    return vector.astype("<f4").tobytes()

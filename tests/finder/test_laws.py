@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from keeps.core import ranking, words
 from keeps.finder.base import Entry, Found, Name
+from keeps.finder.columns import tie_of
+from keeps.finder.indexfile import IndexFile
 from keeps.finder.local import stemmer
-from keeps.finder.text import tie_of
-from keeps.finder.textfile import TextFile
 
 WORDS = ["apple", "pear", "plum", "fig", "the", "userName", "東京", "Mara", "painting", "café"]
 texts = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
@@ -55,9 +55,9 @@ filters = st.fixed_dictionaries(
 
 
 @contextmanager
-def index() -> Iterator[TextFile]:
+def index() -> Iterator[IndexFile]:
     with tempfile.TemporaryDirectory() as folder:
-        file = TextFile.create(Path(folder) / "text", "c", STEM)
+        file = IndexFile.create(Path(folder) / "text", "c", STEM)
         try:
             yield file
         finally:
@@ -67,7 +67,7 @@ def index() -> Iterator[TextFile]:
 Step = tuple[Sequence[Entry], Sequence[str]]
 
 
-def play(file: TextFile, changes: Sequence[Step], *, warm: str = "") -> dict[str, Entry]:
+def play(file: IndexFile, changes: Sequence[Step], *, warm: str = "") -> dict[str, Entry]:
     """Apply `changes`; the entries that must be there afterwards, by unit, oldest first."""
     kept: dict[str, Entry] = {}
     for number, (put, drop) in enumerate(changes):
@@ -151,13 +151,13 @@ def test_answers_are_what_plain_arithmetic_gives(
 def test_a_file_opened_again_answers_the_same(changes: list[Step], question: str, how: dict) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "text"
-        file = TextFile.create(path, "c", STEM)
+        file = IndexFile.create(path, "c", STEM)
         play(file, changes, warm=question)
         before = file.find(question, ["s1", "s2"], **how)
         file.scrub()
         assert file.find(question, ["s1", "s2"], **how) == before
         file.close()
-        again = TextFile.open(path, "c", "boot", STEM)
+        again = IndexFile.open(path, "c", "boot", STEM)
         assert again is not None
         assert again.find(question, ["s1", "s2"], **how) == before
         again.abandon()

@@ -132,10 +132,16 @@ class Finder(Protocol):
         """Throw all vectors of a space away, with their bytes; nothing when it is not there."""
         ...
 
-    async def put_vectors(self, space: Space, vectors: Mapping[str, bytes]) -> int:
+    async def put_vectors(
+        self, space: Space, vectors: Mapping[str, bytes], *, meanings: Mapping[str, str] | None = None
+    ) -> int:
         """Take vectors by unit, little-endian 16-bit floats of length 1; how many were taken.
 
-        A unit that is not (or no longer) in the index, or a space that is not there, is passed over.
+        A unit that is not (or no longer) in the index, or a space that is not there, is passed over; so is one
+        whose entry no longer means what `meanings` says that its vector was made of.
+
+        Raises:
+            ValueError: one is of another length than the space's, or holds what is no number.
         """
         ...
 
@@ -175,7 +181,8 @@ class Finder(Protocol):
     async def rebuild(self, context: str, entries: AsyncIterable[Entry | Name | Stored], change: int) -> None:
         """Build anew from `entries`, the state of the record at `change` or later, and swap it in.
 
-        Changes applied meanwhile are applied to the new index too.
+        Vectors come after the entries they belong to; their spaces are begun with them. Changes applied meanwhile
+        are applied to the new index too.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The finder of one process: text in an SQLite file under the context's folder, behind one thread.
+"""The finder of one process: words and vectors in an SQLite file under the context's folder, behind one thread.
 
 Each rebuild writes a new generation, `text-<n>.sqlite3`, beside the one in use and takes its place by a
 rename. A file that is missing, damaged, of another context or of another format is thrown away; `applied`
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterable, Callable, Collection, Sequence
+from collections.abc import AsyncIterable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,10 @@ from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar, cast
 
 import snowballstemmer  # pyright: ignore[reportMissingTypeStubs]
 
-from keeps.finder.base import ALL_KINDS, Entry, FinderFull, FinderLost, Found, Kind, Name
-from keeps.finder.textfile import TextFile
+from keeps.core.spaces import Coverage, Space
+from keeps.finder import vectortable
+from keeps.finder.base import ALL_KINDS, Entry, FinderFull, FinderLost, Found, Kind, Name, Near, Stored
+from keeps.finder.indexfile import IndexFile
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,8 +52,8 @@ class LocalFinder:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="keeps-finder")
         self._stem = stemmer()
         self._boot = _boot_id()
-        self._file: TextFile | None = None
-        self._meanwhile: list[Callable[[TextFile], None]] | None = None
+        self._file: IndexFile | None = None
+        self._meanwhile: list[Callable[[IndexFile], object]] | None = None
         self._rebuilding = asyncio.Lock()
 
     @classmethod
@@ -81,14 +83,14 @@ class LocalFinder:
     ) -> bool:
         """Drop, then put; all or nothing. While a rebuild runs, the new index takes the change too."""
 
-        def change_file(file: TextFile) -> None:
+        def change_file(file: IndexFile) -> None:
             file.apply(change, put, drop, names, drop_names)
 
-        return await self._guarded(self._apply, change_file, after)
+        return await self._guarded(self._change, change_file, after) is not None
 
     async def neighbours(self, refs: Sequence[str]) -> list[str]:
         """Refs of the entries whose window holds text of one of `refs`."""
-        return await self._use(TextFile.neighbours, refs)
+        return await self._use(IndexFile.neighbours, refs)
 
     async def find(
         self,
@@ -101,17 +103,70 @@ class LocalFinder:
         limit: int = 256,
     ) -> list[Found]:
         """The best `limit` rows in `scope_sets`, best first; nothing outside of them has any influence."""
-        return await self._use(TextFile.find, query, scope_sets, kinds, labels, live_only, limit)
+        return await self._use(IndexFile.find, query, scope_sets, kinds, labels, live_only, limit)
+
+    async def spaces(self) -> list[Coverage]:
+        """The spaces the index holds vectors of, oldest first."""
+        return await self._use(IndexFile.spaces)
+
+    async def begin_space(self, space: Space) -> None:
+        """Make room for the vectors of a space; nothing when it is there."""
+        await self._guarded(self._change, partial(IndexFile.begin_space, space=space))
+
+    async def drop_space(self, space: Space) -> None:
+        """Throw all vectors of a space away, with their bytes; nothing when it is not there."""
+        await self._guarded(self._change, partial(IndexFile.drop_space, space=space))
+
+    async def put_vectors(
+        self, space: Space, vectors: Mapping[str, bytes], *, meanings: Mapping[str, str] | None = None
+    ) -> int:
+        """Take vectors by unit; how many were taken.
+
+        Raises:
+            ValueError: one is of another length than the space's, or holds what is no number.
+        """
+        for unit, content in vectors.items():
+            if not vectortable.usable(content, space.dims):
+                raise ValueError(f"not a vector of {space.dims} numbers: that of {unit}")
+        put = partial(IndexFile.put_vectors, space=space, vectors=vectors, meanings=meanings)
+        return sum(await self._guarded(self._change, put) or ())
+
+    async def lacking(
+        self, space: Space, scope_sets: Collection[str] | None = None, *, limit: int = 256
+    ) -> list[tuple[str, str]]:
+        """(ref, unit) of entries that should have a vector of `space` and have none, oldest first."""
+        return await self._use(IndexFile.lacking, space, scope_sets, limit)
+
+    async def near(
+        self,
+        space: Space,
+        question: bytes,
+        scope_sets: Collection[str],
+        *,
+        kinds: Collection[Kind] = ALL_KINDS,
+        labels: frozenset[str] = frozenset(),
+        live_only: bool = True,
+        limit: int = 256,
+        also: Collection[str] = (),
+    ) -> list[Near]:
+        """The rows in `scope_sets` nearest to `question`, nearest first, then those of `also`.
+
+        Raises:
+            ValueError: `question` is of another length than the space's vectors.
+        """
+        if len(question) != space.dims * vectortable.SINGLE.itemsize:
+            raise ValueError(f"not a question of {space.dims} numbers")
+        return await self._use(IndexFile.near, space, question, scope_sets, kinds, labels, live_only, limit, also)
 
     async def names_in(self, query: str, scope_sets: Collection[str]) -> list[Name]:
         """Names of entities that `query` mentions, from left to right."""
-        return await self._use(TextFile.names_in, query, scope_sets)
+        return await self._use(IndexFile.names_in, query, scope_sets)
 
     async def scrub(self) -> None:
         """Leave no byte of dropped text in any file."""
-        await self._use(TextFile.scrub)
+        await self._use(IndexFile.scrub)
 
-    async def rebuild(self, context: str, entries: AsyncIterable[Entry | Name], change: int) -> None:
+    async def rebuild(self, context: str, entries: AsyncIterable[Entry | Name | Stored], change: int) -> None:
         """Build anew from `entries` and swap it in. The old index, if any, answers until then.
 
         `entries` shows the record at `change` or later; changes applied meanwhile are repeated on it.
@@ -121,10 +176,10 @@ class LocalFinder:
             new = await self._run(self._begin_rebuild)
             filling: asyncio.Task[None] | None = None
             try:
-                batch: list[Entry | Name] = []
+                batch: list[Entry | Name | Stored] = []
                 async for entry in entries:
                     batch.append(entry)
-                    if len(batch) == _REBUILD_BATCH:
+                    if len(batch) == _REBUILD_BATCH or isinstance(entry, Stored):
                         if filling is not None:
                             await filling
                         # The record is read further meanwhile: another process, and half of the work.
@@ -139,7 +194,7 @@ class LocalFinder:
                     await asyncio.gather(filling, return_exceptions=True)
                 await asyncio.shield(self._run(self._give_up_rebuild, new))
                 if isinstance(error, sqlite3.DatabaseError):
-                    raise FinderLost("the new text index could not be written") from error
+                    raise FinderLost("the new index could not be written") from error
                 raise
 
     async def close(self) -> None:
@@ -149,7 +204,7 @@ class LocalFinder:
         finally:
             self._thread.shutdown(wait=False)
 
-    async def _use(self, verb: Callable[Concatenate[TextFile, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+    async def _use(self, verb: Callable[Concatenate[IndexFile, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         def call() -> R:
             return verb(self._usable(), *args, **kwargs)
 
@@ -163,9 +218,9 @@ class LocalFinder:
                 return call(*args, **kwargs)
             except sqlite3.DatabaseError as error:
                 if _wants_room(error):
-                    raise FinderFull("the text index could not be written: the disk is full") from error
+                    raise FinderFull("the index could not be written: the disk is full") from error
                 self._discard(error)
-                raise FinderLost("the text index was damaged and thrown away") from error
+                raise FinderLost("the index was damaged and thrown away") from error
 
         return await self._run(guarded)
 
@@ -175,9 +230,9 @@ class LocalFinder:
 
     # Everything below runs in the finder's thread.
 
-    def _usable(self) -> TextFile:
+    def _usable(self) -> IndexFile:
         if self._file is None:
-            raise FinderLost("there is no text index yet")
+            raise FinderLost("there is no index yet")
         return self._file
 
     def _open(self) -> None:
@@ -192,22 +247,27 @@ class LocalFinder:
                     continue
             _remove(path)
 
-    def _try_open(self, path: Path) -> TextFile | None:
+    def _try_open(self, path: Path) -> IndexFile | None:
         try:
-            return TextFile.open(path, self._context, self._boot, self._stem)
+            return IndexFile.open(path, self._context, self._boot, self._stem)
         except (sqlite3.DatabaseError, ValueError) as error:
-            _log.warning("text index not usable, to be rebuilt: %s", type(error).__name__)
+            _log.warning("index not usable, to be rebuilt: %s", type(error).__name__)
             return None
 
-    def _apply(self, change_file: Callable[[TextFile], None], after: int | None) -> bool:
+    def _change(self, change_file: Callable[[IndexFile], R], after: int | None = None) -> list[R] | None:
+        """Change the file, and the new one too while a rebuild runs; what the first of them gave, if there is one.
+
+        None when the file is not at `after`.
+        """
         if self._file is None and self._meanwhile is None:
-            raise FinderLost("there is no text index yet")
+            raise FinderLost("there is no index yet")
         if after is not None and (self._file is None or self._file.applied() != after):
-            return False
+            return None
+        done: list[R] = []
         if self._file is not None:
             try:
                 self._file.begin_use(self._boot)
-                change_file(self._file)
+                done = [change_file(self._file)]
             except sqlite3.DatabaseError as error:
                 if self._meanwhile is None:
                     raise
@@ -215,22 +275,22 @@ class LocalFinder:
                     self._discard(error)
         if self._meanwhile is not None:
             self._meanwhile.append(change_file)
-        return True
+        return done
 
-    def _begin_rebuild(self) -> TextFile:
+    def _begin_rebuild(self) -> IndexFile:
         generations = [int(path.stem.removeprefix("text-")) for path in self._folder.glob("text-*.sqlite3")]
         path = self._folder / f"text-{max(generations, default=0) + 1:08}.building"
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _remove(path)
         try:
-            new = TextFile.create(path, self._context, self._stem)
+            new = IndexFile.create(path, self._context, self._stem)
         except sqlite3.DatabaseError as error:
             _remove(path)
             raise _lost_while_built(error) from error
         self._meanwhile = []
         return new
 
-    def _finish_rebuild(self, new: TextFile) -> None:
+    def _finish_rebuild(self, new: IndexFile) -> None:
         for change_file in self._meanwhile or ():
             change_file(new)
         self._meanwhile = None
@@ -242,15 +302,15 @@ class LocalFinder:
         if old is not None:
             old.abandon()
             _remove(old.path)
-        self._file = TextFile.open(path, self._context, self._boot, self._stem)
+        self._file = IndexFile.open(path, self._context, self._boot, self._stem)
 
-    def _give_up_rebuild(self, new: TextFile) -> None:
+    def _give_up_rebuild(self, new: IndexFile) -> None:
         self._meanwhile = None
         new.abandon()
         _remove(new.path)
 
     def _discard(self, error: sqlite3.DatabaseError) -> None:
-        _log.warning("text index thrown away, to be rebuilt: %s", type(error).__name__)
+        _log.warning("index thrown away, to be rebuilt: %s", type(error).__name__)
         if self._file is not None:
             lost, self._file = self._file, None
             lost.abandon()
@@ -267,12 +327,15 @@ def _wants_room(error: sqlite3.DatabaseError) -> bool:
 
 
 def _lost_while_built(error: sqlite3.DatabaseError) -> FinderLost:
-    return (FinderFull if _wants_room(error) else FinderLost)("the new text index could not be written")
+    return (FinderFull if _wants_room(error) else FinderLost)("the new index could not be written")
 
 
-def _fill(file: TextFile, change: int, batch: Sequence[Entry | Name]) -> None:
+def _fill(file: IndexFile, change: int, batch: Sequence[Entry | Name | Stored]) -> None:
     entries = [item for item in batch if isinstance(item, Entry)]
     file.apply(change, entries, put_names=[item for item in batch if isinstance(item, Name)])
+    for item in batch:
+        if isinstance(item, Stored):
+            file.put_stored(item)
 
 
 def _remove(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The text leg in memory: a column of values for every row, the postings of terms in use, and the ranking.
+"""The text leg in memory: the postings of terms in use, and the ranking.
 
 Postings are kept for each term and scope set apart, so that a search touches rows of readable scope sets
 only: nothing else can change its result.
@@ -6,27 +6,16 @@ only: nothing else can change its result.
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keeps.core import ranking
-
-Ints = NDArray[np.int32]
-Longs = NDArray[np.int64]
-Bytes = NDArray[np.uint8]
-Floats = NDArray[np.float64]
-
-_T = TypeVar("_T", bound=np.generic)
-
-GONE: Final = 0
-CLOSED: Final = 1
-LIVE: Final = 2
+from keeps.finder.columns import CLOSED, LIVE, Bytes, Columns, Floats, Ints, Row, Wanted
 
 CACHE_POSTINGS: Final = 8_000_000
 """Occurrences kept in memory, about 6 bytes each, before the terms longest unused are let go."""
@@ -35,43 +24,12 @@ _FEW_SETS: Final = 64
 _SHARE_OF_SETS: Final = 8
 
 
-def tie_of(unit: str) -> int:
-    """A number by which equal answers are put in order: it depends on the key of the entry alone."""
-    return int.from_bytes(hashlib.blake2b(unit.encode(), digest_size=8).digest(), signed=True)
-
-
-class Row(NamedTuple):
-    """What the ranking needs to know of one entry."""
-
-    row: int
-    scope_set: int
-    group: int  # equal for the units of one ref
-    kind: int
-    live: bool
-    words: int
-    before: int
-    labels: frozenset[str]
-    at: int
-    tie: int
-
-
 class Hit(NamedTuple):
     """A row that answers: its number, its rank for the order, the share of the question it holds, 0..1."""
 
     row: int
     rank: float
     share: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which rows may be found, and how many."""
-
-    scope_sets: Collection[int]
-    kinds: frozenset[int]
-    labels: frozenset[str]
-    live_only: bool
-    limit: int
 
 
 @dataclass(slots=True)
@@ -105,80 +63,6 @@ class _Term:
 
 Read = Callable[[str, Collection[int] | None], Mapping[int, Postings]]
 """Reads the postings of a term from the file: of the given scope sets, or of all when None."""
-
-
-class Columns:
-    """One value a row in each of several arrays, indexed by row number."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.state: Bytes = np.zeros(0, np.uint8)
-        self.kind: Bytes = np.zeros(0, np.uint8)
-        self.group: Ints = np.zeros(0, np.int32)
-        self.label_set: Ints = np.zeros(0, np.int32)
-        self.at: Longs = np.zeros(0, np.int64)
-        self.tie: Longs = np.zeros(0, np.int64)
-        self.hurdle: Floats = np.zeros(0, np.float64)  # what occurrences are set against: rises with length
-        self.label_sets: list[frozenset[str]] = [frozenset()]
-        self.scope_sets = 0
-        self._label_numbers: dict[frozenset[str], int] = {frozenset(): 0}
-        self._scope_set: Ints = np.zeros(0, np.int32)
-        self._totals: Counter[tuple[int, int]] = Counter()
-
-    def add(self, row: Row) -> None:
-        """Take a new row; numbers only grow."""
-        at = row.row
-        self._reserve(at + 1)
-        self.state[at] = LIVE if row.live else CLOSED
-        self.kind[at] = row.kind
-        self.group[at] = row.group
-        self.label_set[at] = self._label_number(row.labels)
-        self.at[at] = row.at
-        self.tie[at] = row.tie
-        self.hurdle[at] = ranking.hurdle(ranking.occurrences(row.words, row.before))
-        self._scope_set[at] = row.scope_set
-        self.scope_sets = max(self.scope_sets, row.scope_set)
-        self._count(at, 1)
-
-    def remove(self, row: int) -> None:
-        """Forget a row; its number is not used again."""
-        self._count(row, -1)
-        self.state[row] = GONE
-
-    def total(self, scope_sets: Iterable[int], *, live_only: bool) -> int:
-        """The number of texts in `scope_sets`."""
-        states = (LIVE,) if live_only else (LIVE, CLOSED)
-        return sum(self._totals[number, state] for number in scope_sets for state in states)
-
-    def _count(self, at: int, sign: int) -> None:
-        self._totals[int(self._scope_set[at]), int(self.state[at])] += sign
-
-    def _label_number(self, labels: frozenset[str]) -> int:
-        number = self._label_numbers.get(labels)
-        if number is None:
-            number = len(self.label_sets)
-            self._label_numbers[labels] = number
-            self.label_sets.append(labels)
-        return number
-
-    def _reserve(self, size: int) -> None:
-        if size > len(self.state):
-            room = max(1024, size + size // 2)
-            self.state = _grown(self.state, room)
-            self.kind = _grown(self.kind, room)
-            self.group = _grown(self.group, room)
-            self.label_set = _grown(self.label_set, room)
-            self.at = _grown(self.at, room)
-            self.tie = _grown(self.tie, room)
-            self.hurdle = _grown(self.hurdle, room)
-            self._scope_set = _grown(self._scope_set, room)
-        self.size = max(self.size, size)
-
-
-def _grown(old: NDArray[_T], room: int) -> NDArray[_T]:
-    new = np.zeros(room, old.dtype)
-    new[: len(old)] = old
-    return new
 
 
 class TextIndex:

@@ -1,23 +1,29 @@
-"""One file of the text index: SQLite with FTS5, used from one thread."""
+"""One file of the index: words and vectors in SQLite with FTS5, used from one thread."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 import unicodedata
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
+
+import numpy as np
 
 from keeps.core import words
-from keeps.finder import names, tokens
-from keeps.finder.base import Entry, Found, Kind, Name
-from keeps.finder.text import Hit, Row, TextIndex, Wanted, tie_of
+from keeps.core.spaces import Coverage, Space
+from keeps.finder import names, tokens, vectortable
+from keeps.finder.base import Entry, Found, Kind, Name, Near, Stored
+from keeps.finder.columns import Row, Wanted, tie_of
+from keeps.finder.text import Hit, TextIndex
+from keeps.finder.vectortable import VectorTable
 
-FORMAT: Final = f"2/{unicodedata.unidata_version}/{version('snowballstemmer')}"
+FORMAT: Final = f"3/{unicodedata.unidata_version}/{version('snowballstemmer')}"
 """Of the file, and of what decides how words are cut. Another one means: build anew."""
 
 _KINDS: Final[dict[Kind, int]] = {"passage": 0, "fact": 1}
@@ -30,7 +36,7 @@ _SCHEMA: Final = """
         row INTEGER PRIMARY KEY, unit TEXT NOT NULL UNIQUE, ref TEXT NOT NULL, first INTEGER NOT NULL,
         scope_set INTEGER NOT NULL, kind INTEGER NOT NULL, live INTEGER NOT NULL, labels TEXT, window_of TEXT,
         words INTEGER NOT NULL, before INTEGER NOT NULL, at INTEGER NOT NULL, tie INTEGER NOT NULL,
-        terms TEXT NOT NULL
+        assistant INTEGER NOT NULL, meaning INTEGER, terms TEXT NOT NULL
     );
     CREATE INDEX entry_ref ON entry(ref);
     CREATE INDEX entry_window ON entry(window_of) WHERE window_of IS NOT NULL;
@@ -39,14 +45,26 @@ _SCHEMA: Final = """
         PRIMARY KEY(key, scope_set, entity, name)
     ) WITHOUT ROWID;
 """
-_PUT: Final = "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_LOAD: Final = "SELECT row, scope_set, first, kind, live, words, before, labels, at, tie FROM entry"
+_PUT: Final = "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_LOAD: Final = """
+    SELECT row, scope_set, first, kind, live, words, before, labels, at, tie, assistant, meaning IS NOT NULL FROM entry
+"""
 
 T = TypeVar("T")
 Counts = dict[str, tuple[int, int]]
 
 
-class TextFile:
+class _Dropped(NamedTuple):
+    """An entry that is gone from the file."""
+
+    row: int
+    unit: str
+    meaning: int | None
+    scope_set: int
+    terms: str
+
+
+class IndexFile:
     """A complete, usable file. Every method may raise `sqlite3.DatabaseError`: then throw the file away."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, stem: words.Stem) -> None:
@@ -58,24 +76,25 @@ class TextFile:
         self._sets: dict[str, int] = {
             name: number for number, name in connection.execute("SELECT number, name FROM scope_set")
         }
-        for row, scope_set, first, kind, live, own, before, labels, at, tie in connection.execute(_LOAD):
+        for row, scope_set, first, kind, live, own, before, labels, *rest in connection.execute(_LOAD):
             labelled = _labels_of(labels)
-            self.index.columns.add(Row(row, scope_set, first, kind, bool(live), own, before, labelled, at, tie))
+            self.index.columns.add(Row(row, scope_set, first, kind, bool(live), own, before, labelled, *rest))
+        self.vectors = VectorTable(connection, self.index.columns)
         self._next_row = max(1, self.index.columns.size)
 
     @classmethod
-    def create(cls, path: Path, context: str, stem: words.Stem) -> TextFile:
+    def create(cls, path: Path, context: str, stem: words.Stem) -> IndexFile:
         """A new, empty file for one context; it must not exist."""
         path.touch(mode=0o600, exist_ok=False)
         connection = _connect(path)
-        connection.executescript(f"BEGIN; {_SCHEMA} {tokens.TABLES} COMMIT;")
+        connection.executescript(f"BEGIN; {_SCHEMA} {tokens.TABLES} {vectortable.TABLES} COMMIT;")
         file = cls(path, connection, stem)
         with file._changing():
             file._set_meta(format=FORMAT, context=context, applied=None)
         return file
 
     @classmethod
-    def open(cls, path: Path, context: str, boot: str, stem: words.Stem) -> TextFile | None:
+    def open(cls, path: Path, context: str, boot: str, stem: words.Stem) -> IndexFile | None:
         """The file at `path`; None when it belongs to another context or format or may be damaged.
 
         Writes are not flushed, so a file that was in use when the machine stopped (`boot` differs) is not
@@ -117,16 +136,21 @@ class TextFile:
         put_names: Sequence[Name] = (),
         drop_names: Sequence[Name] = (),
     ) -> None:
-        """One transaction; what is in memory follows once it is committed."""
+        """One transaction; what is in memory follows once it is committed.
+
+        An entry that is put again and means the same keeps its vectors.
+        """
         entries = list({entry.unit: entry for entry in put}.values())
         bags = [self._counts(entry) for entry in entries]
         sets_before = dict(self._sets)
         next_row = self._next_row
         try:
             with self._changing():
-                gone = self._drop_refs(drop)
-                gone += self._drop_units([entry.unit for entry in entries])
+                dropped = self._drop_where("ref", drop)
+                dropped += self._drop_where("unit", [entry.unit for entry in entries])
                 rows = self._put(entries, bags)
+                gone, moved = [entry.row for entry in dropped], _moved(dropped, entries, rows)
+                self.vectors.erase_rows(gone, moved)
                 for name in drop_names:
                     self._db.execute(
                         "DELETE FROM name WHERE key = ? AND scope_set = ? AND entity = ? AND name = ?",
@@ -145,6 +169,81 @@ class TextFile:
             self.index.remove(row)
         for row, (counts, _, _) in zip(rows, bags, strict=True):
             self.index.add(row, counts)
+        self.vectors.rows_erased(gone, moved)
+
+    def begin_space(self, space: Space) -> None:
+        """Make room for the vectors of a space; nothing when it is there."""
+        if space not in self.vectors.numbers:
+            with self._changing():
+                self.vectors.write_space(space)
+            self.vectors.spaces_changed()
+
+    def drop_space(self, space: Space) -> None:
+        """Throw all vectors of a space away, with their bytes; nothing when it is not there."""
+        number = self.vectors.numbers.get(space)
+        if number is not None:
+            with self._changing():
+                self.vectors.erase_space(number)
+            self.vectors.spaces_changed()
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def put_vectors(self, space: Space, vectors: Mapping[str, bytes], meanings: Mapping[str, str] | None = None) -> int:
+        """Take vectors by unit; how many were taken. `meanings`: what some were made of, to be that of the entry."""
+        if space not in self.vectors.numbers:
+            return 0
+        taken: dict[int, bytes] = {}
+        for some in _batches(list(vectors)):
+            query = f"SELECT unit, row, meaning FROM entry WHERE meaning IS NOT NULL AND unit IN ({_marks(some)})"
+            for unit, row, meaning in self._db.execute(query, some):
+                made_of = meanings.get(unit) if meanings is not None else None
+                if made_of is None or _digest(made_of) == meaning:
+                    taken[row] = vectors[unit]
+        if taken:
+            with self._changing():
+                self.vectors.write(space, taken)
+            self.vectors.written(space, taken)
+        return len(taken)
+
+    def put_stored(self, stored: Stored) -> None:
+        """Take vectors out of the record, as far as they are whole; the space is begun when it is not there."""
+        self.begin_space(stored.space)
+        dims = stored.space.dims
+        whole = {unit: content for unit, content in stored.vectors.items() if vectortable.usable(content, dims)}
+        self.put_vectors(stored.space, whole)
+
+    def spaces(self) -> list[Coverage]:
+        """The spaces there are vectors of, oldest first."""
+        return self.vectors.coverage()
+
+    def lacking(self, space: Space, scope_sets: Collection[str] | None, limit: int) -> list[tuple[str, str]]:
+        """(ref, unit) of entries that should have a vector and have none, oldest first."""
+        numbers = None if scope_sets is None else self._numbers(scope_sets)
+        rows = self.vectors.lacking(space, numbers, limit)
+        named = self._named(rows)
+        return [named[row] for row in rows]
+
+    def near(
+        self,
+        space: Space,
+        question: bytes,
+        scope_sets: Collection[str],
+        kinds: Collection[Kind],
+        labels: frozenset[str],
+        live_only: bool,
+        limit: int,
+        also: Collection[str],
+    ) -> list[Near]:
+        """The rows nearest to `question`, nearest first, then those of `also`."""
+        wanted = self._wanted(scope_sets, kinds, labels, live_only, limit)
+        if space not in self.vectors.numbers or not wanted.scope_sets or not wanted.kinds:
+            return []
+        rows: list[int] = []
+        for some in _batches(list(also)):
+            rows += [row for (row,) in self._db.execute(f"SELECT row FROM entry WHERE ref IN ({_marks(some)})", some)]
+        hits = self.vectors.near(space, np.frombuffer(question, vectortable.SINGLE), wanted, rows)
+        named = self._named([hit.row for hit in hits])
+        assistant = self.index.columns.assistant
+        return [Near(*named[hit.row], hit.cosine, bool(assistant[hit.row])) for hit in hits]
 
     def neighbours(self, refs: Sequence[str]) -> list[str]:
         """Refs of the entries whose window holds text of one of `refs`."""
@@ -164,13 +263,7 @@ class TextFile:
         limit: int,
     ) -> list[Found]:
         """The best rows for `query`, best first."""
-        wanted = Wanted(
-            scope_sets=self._numbers(scope_sets),
-            kinds=frozenset(_KINDS[kind] for kind in kinds),
-            labels=labels,
-            live_only=live_only,
-            limit=limit,
-        )
+        wanted = self._wanted(scope_sets, kinds, labels, live_only, limit)
         if not wanted.scope_sets or not wanted.kinds or limit <= 0:
             return []
         return self._described(self.index.search(words.question(query, self._stem), wanted))
@@ -215,6 +308,22 @@ class TextFile:
                 counts[term] = (0, min(count, tokens.MAX_COUNT))
         return counts, own.length, before.length
 
+    def _wanted(
+        self,
+        scope_sets: Collection[str],
+        kinds: Collection[Kind],
+        labels: frozenset[str],
+        live_only: bool,
+        limit: int,
+    ) -> Wanted:
+        return Wanted(
+            scope_sets=self._numbers(scope_sets),
+            kinds=frozenset(_KINDS[kind] for kind in kinds),
+            labels=labels,
+            live_only=live_only,
+            limit=limit,
+        )
+
     def _put(self, entries: Sequence[Entry], bags: Sequence[tuple[Counts, int, int]]) -> list[Row]:
         rows: list[Row] = []
         stored: list[tuple[object, ...]] = []
@@ -231,44 +340,47 @@ class TextFile:
             tie = tie_of(entry.unit)
             terms = tokens.packed(counts)
             labels = json.dumps(sorted(entry.labels)) if entry.labels else None
+            meaning = None if entry.meaning is None else _digest(entry.meaning)
+            meant = meaning is not None
             stored.append(
                 (
                     *(number, entry.unit, entry.ref, first, scope_set, kind, int(entry.live), labels),
-                    *(entry.window_of, own, before, entry.at, tie, terms),
+                    *(entry.window_of, own, before, entry.at, tie, int(entry.assistant), meaning, terms),
                 )
             )
             bodies.append((number, tokens.body(terms, scope_set)))
-            rows.append(Row(number, scope_set, first, kind, entry.live, own, before, entry.labels, entry.at, tie))
+            row = Row(number, scope_set, first, kind, entry.live, own, before, entry.labels, entry.at, tie)
+            rows.append(row._replace(assistant=entry.assistant, meant=meant))
         self._db.executemany(_PUT, stored)
         self._db.executemany("INSERT INTO word(rowid, terms) VALUES (?, ?)", bodies)
         return rows
 
-    def _drop_refs(self, refs: Sequence[str]) -> list[int]:
-        return self._drop_where("ref", refs)
-
-    def _drop_units(self, units: Sequence[str]) -> list[int]:
-        return self._drop_where("unit", units)
-
-    def _drop_where(self, column: str, values: Sequence[str]) -> list[int]:
-        """Delete the entries whose `column` is one of `values`; their row numbers."""
-        gone: list[tuple[int, int, str]] = []
+    def _drop_where(self, column: str, values: Sequence[str]) -> list[_Dropped]:
+        """Delete the entries whose `column` is one of `values`; what they were."""
+        gone: list[_Dropped] = []
         for some in _batches(values):
-            query = f"SELECT row, scope_set, terms FROM entry WHERE {column} IN ({_marks(some)})"
-            gone += self._db.execute(query, some).fetchall()
+            query = f"SELECT row, unit, meaning, scope_set, terms FROM entry WHERE {column} IN ({_marks(some)})"
+            gone += map(_Dropped._make, self._db.execute(query, some))
         gone.sort()
         self._db.executemany(
             "INSERT INTO word(word, rowid, terms) VALUES ('delete', ?, ?)",
-            [(row, tokens.body(terms, scope_set)) for row, scope_set, terms in gone],
+            [(entry.row, tokens.body(entry.terms, entry.scope_set)) for entry in gone],
         )
-        self._db.executemany("DELETE FROM entry WHERE row = ?", [(row,) for row, _, _ in gone])
-        return [row for row, _, _ in gone]
+        self._db.executemany("DELETE FROM entry WHERE row = ?", [(entry.row,) for entry in gone])
+        return gone
 
     def _described(self, hits: Sequence[Hit]) -> list[Found]:
+        named = self._named([hit.row for hit in hits])
+        assistant = self.index.columns.assistant
+        return [Found(*named[hit.row], hit.rank, hit.share, bool(assistant[hit.row])) for hit in hits]
+
+    def _named(self, rows: Sequence[int]) -> dict[int, tuple[str, str]]:
+        """(ref, unit) of rows."""
         named: dict[int, tuple[str, str]] = {}
-        for some in _batches([hit.row for hit in hits]):
+        for some in _batches(rows):
             query = f"SELECT row, ref, unit FROM entry WHERE row IN ({_marks(some)})"
             named.update((row, (ref, unit)) for row, ref, unit in self._db.execute(query, some))
-        return [Found(*named[hit.row], hit.rank, hit.share) for hit in hits]
+        return named
 
     def _known_names(self, keys: Sequence[str], numbers: Collection[int]) -> dict[str, list[Name]]:
         """The names in the given scope sets by their key, as far as they are among `keys`."""
@@ -325,6 +437,22 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _digest(meaning: str) -> int:
+    """A number that tells whether an entry still means the same. It goes with its row."""
+    return int.from_bytes(hashlib.blake2b(meaning.encode(), digest_size=8).digest(), signed=True)
+
+
+def _moved(dropped: Sequence[_Dropped], entries: Sequence[Entry], rows: Sequence[Row]) -> dict[int, int]:
+    """Of the dropped rows those whose vectors stay, and under which number."""
+    had = {entry.unit: entry for entry in dropped if entry.meaning is not None}
+    moved: dict[int, int] = {}
+    for entry, row in zip(entries, rows, strict=True):
+        old = had.get(entry.unit)
+        if old is not None and entry.meaning is not None and _digest(entry.meaning) == old.meaning:
+            moved[old.row] = row.row
+    return moved
 
 
 def _labels_of(stored: str | None) -> frozenset[str]:
