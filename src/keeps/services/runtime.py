@@ -9,9 +9,9 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -25,10 +25,12 @@ from keeps.core.marks import mark_of
 from keeps.core.scopes import ScopePath
 from keeps.core.sessions import Session, Turn
 from keeps.core.text import fold
+from keeps.core.traces import ReadTrace
 from keeps.finder.base import Finder, FinderLost
 from keeps.finder.local import LocalFinder
 from keeps.services import index
 from keeps.services.index import Changes, Indexed
+from keeps.services.trace_buffer import TraceBuffer
 from keeps.store import commit as store_commit
 from keeps.store import contexts as store_contexts
 from keeps.store import erase as store_erase
@@ -38,6 +40,7 @@ from keeps.store import meta as store_meta
 from keeps.store import scopes as store_scopes
 from keeps.store import secrets as store_secrets
 from keeps.store import swap as store_swap
+from keeps.store import traces as store_traces
 from keeps.store import watermark as store_watermark
 from keeps.store.address import folder_url
 from keeps.store.commit import Batch
@@ -113,7 +116,12 @@ class Context:
     unsettled: bool = False
     """True after an erasure that is in the ledger failed to reach the record: the next one carries it out first."""
     entity_locks: dict[str, EntityLock] = field(default_factory=dict[str, EntityLock])
+    traces: TraceBuffer = field(init=False)
+    """What reads leave behind, on its way to the record."""
     _committing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        self.traces = TraceBuffer(self._save_traces)
 
     @property
     def indexed(self) -> Indexed:
@@ -156,6 +164,19 @@ class Context:
             if changes is not None:
                 await index.follow(self.indexed, number, changes)
             return number
+
+    async def _save_traces(self, traces: Sequence[ReadTrace]) -> None:
+        """Write traces between two commits. A question whose answer was erased since loses its text."""
+        async with self._committing:
+            told = [trace for trace in traces if trace.query_text]
+            if told:
+                refs = {hit.row for trace in told for hit in trace.hits}
+                gone = refs - await store_traces.standing(self.db, sorted(refs))
+                traces = [
+                    replace(trace, query_text="") if any(hit.row in gone for hit in trace.hits) else trace
+                    for trace in traces
+                ]
+            await store_traces.save(self.db, traces)
 
     def fold_key(self, text: str) -> str:
         """A keyed hash of a folded text: finds equal texts without keeping a guessable hash."""
@@ -294,6 +315,7 @@ class Runtime:
         async with self._opening:
             context = self.contexts.pop(context_id, None)
         if context is not None:
+            await context.traces.close()
             await context.finder.close()
 
     async def clear(self, row: store_contexts.ContextRow) -> None:
