@@ -5,34 +5,20 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TextIO
+from typing import Annotated, Any, Final, TextIO
 
 import typer
 
 from keeps.cli.reach import Reach, Reaching, note
-from keeps.client import Client, walk
+from keeps.client import Client
+from keeps.client.inventory import Entry, everything
 from keeps.core.errors import Conflict, Invalid
 from keeps.core.fence import plain
-from keeps.wire.base import WireOut
 
 app = typer.Typer()
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One thing to write out: which kind it is, and what the service says about it."""
-
-    kind: Literal["scope", "entity", "fact", "relation", "action", "session", "turn"]
-    row: WireOut
-
-    def members(self) -> dict[str, Any]:
-        """One object of a JSON line."""
-        # The kind of a memory (note, preference …) is a member of its own.
-        return {"record": self.kind, **self.row.model_dump(mode="json", exclude_none=True)}
 
 
 @app.command(cls=Reaching, epilog="Example: keeps export memory.md --format markdown")
@@ -61,31 +47,6 @@ def export(
         note(f"Wrote {count} records to {file}.")
         if reach.json:
             print(json.dumps({"file": str(file), "records": count}))
-
-
-async def everything(memory: Client) -> AsyncIterator[Entry]:
-    """Scopes, entities, every value of every fact, relations, actions, sessions and turns the caller sees."""
-    async for scopes in walk(memory.scopes.list):
-        for scope in scopes.scopes:
-            yield Entry("scope", scope)
-    async for entities in walk(memory.entities):
-        for entity in entities.entities:
-            yield Entry("entity", entity)
-            async for history in walk(memory.history, entity.id):
-                for fact in history.history:
-                    yield Entry("fact", fact)
-    async for relations in walk(memory.relations):
-        for relation in relations.relations:
-            yield Entry("relation", relation)
-    async for actions in walk(memory.actions):
-        for action in actions.actions:
-            yield Entry("action", action)
-    async for sessions in walk(memory.sessions.list):
-        for session in sessions.sessions:
-            yield Entry("session", session)
-            async for turns in walk(memory.sessions.turns, session.id):
-                for turn in turns.turns:
-                    yield Entry("turn", turn)
 
 
 def _json_line(entry: Entry) -> str:

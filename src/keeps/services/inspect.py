@@ -162,7 +162,7 @@ class _Look:
         context = self._context
         found = await store_sessions.turns_by_id(context.db, context.sets, [turn_id], self._readable)
         turn = found.get(turn_id)
-        return turn if turn is not None and turn.active else None
+        return sessions.turn_as_seen(turn, self._caller) if turn is not None and turn.active else None
 
     async def _passage(self, chunk_id: str) -> Inspected | None:
         found = await store_sessions.find_chunk(self._context.db, chunk_id)

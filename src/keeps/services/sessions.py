@@ -123,7 +123,12 @@ async def turns(context: Context, caller: Caller, session_id: str, page: PageReq
     if page.count:
         total = (await store_sessions.spoken(context.db, [session.id], readable)).get(session.id, Spoken()).count
     following = (number_key(shown[-1].seq), shown[-1].id) if len(found) > len(shown) else None
-    return Page(rows=shown, next=following, total=total)
+    return Page(rows=tuple(turn_as_seen(turn, caller) for turn in shown), next=following, total=total)
+
+
+def turn_as_seen(turn: Turn, caller: Caller) -> Turn:
+    """The turn without owners its reader does not hold."""
+    return replace(turn, scope=turn.scope.seen_by(caller.region(Verb.MEMORY_READ)))
 
 
 async def block(rt: Runtime, context: Context, caller: Caller, session_id: str, request: Recall) -> str:

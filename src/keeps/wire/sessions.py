@@ -135,7 +135,7 @@ class SessionContextOut(WireOut):
 
 
 class TurnOut(WireOut):
-    """One message. `createdAt` is when it was said, `seq` its number from 0."""
+    """One message. `createdAt` is when it was said, `seq` its number from 0, `scope` whose it is for its reader."""
 
     id: str
     session: str
@@ -145,6 +145,10 @@ class TurnOut(WireOut):
     created_at: datetime
     speaker: str | None = None
     labels: list[str] | None = None
+    scope: list[list[str]] | None = None
+    status: str | None = None
+    origin: str | None = None
+    metadata: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, turn: Turn) -> Self:
@@ -157,6 +161,10 @@ class TurnOut(WireOut):
             created_at=turn.known_at,
             speaker=turn.speaker,
             labels=list(turn.labels),
+            scope=turn.scope.to_wire(),
+            status=turn.status.value,
+            origin=turn.origin.value,
+            metadata=None if turn.metadata is None else dict(turn.metadata),
         )
 
 
