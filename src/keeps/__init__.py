@@ -11,10 +11,11 @@ from keeps.core.errors import KeepsError
 if TYPE_CHECKING:
     from keeps.client import Client
     from keeps.memory import Memory
+    from keeps.sync import SyncMemory
 
-__all__ = ["Client", "KeepsError", "Memory", "errors"]
+__all__ = ["Client", "KeepsError", "Memory", "SyncMemory", "errors"]
 
-_HOMES = {"Client": "keeps.client", "Memory": "keeps.memory"}
+_HOMES = {"Client": "keeps.client", "Memory": "keeps.memory", "SyncMemory": "keeps.sync"}
 
 
 def __getattr__(name: str) -> Any:
