@@ -1,0 +1,196 @@
+"""Laws of the order and of the score."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keeps.core import fusion
+from keeps.core.fusion import MIN_SCORE, SMALL_POOL, Signals, fuse
+
+parts = st.floats(0.0, 1.0, allow_nan=False)
+
+
+@st.composite
+def signals(draw: st.DrawFn) -> Signals:
+    """What legs may say of one candidate."""
+    found = draw(st.booleans())
+    return Signals(
+        text=draw(st.floats(0.01, 40.0)) if found else 0.0,
+        share=draw(parts) if found else 0.0,
+        cosine=draw(st.none() | st.floats(-1.0, 1.0)),
+        graph=draw(st.just(0.0) | parts),
+        direct=draw(st.integers(0, 9)) == 0,
+        assistant=draw(st.booleans()),
+    )
+
+
+def pools(least: int = 0, most: int = 60) -> st.SearchStrategy[dict[str, Signals]]:
+    """Candidates by their keys."""
+    return st.lists(signals(), min_size=least, max_size=most).map(
+        lambda found: {f"r{n:03}": s for n, s in enumerate(found)}
+    )
+
+
+def usual(size: int = 64) -> dict[str, Signals]:
+    """An unremarkable pool: every second candidate holds a word or two of the question."""
+    return {
+        f"u{n:03}": Signals(
+            text=1.0 + n % 5 * 0.4 if n % 2 else 0.0,
+            share=0.1 + n % 5 * 0.08 if n % 2 else 0.0,
+            cosine=0.05 + n % 11 * 0.03,
+        )
+        for n in range(size)
+    }
+
+
+def order(candidates: dict[str, Signals]) -> list[str]:
+    return [fused.ref for fused in fuse(candidates)]
+
+
+def test_nothing_gives_nothing() -> None:
+    assert list(fuse({})) == []
+
+
+@given(pools(), st.randoms(use_true_random=False))
+def test_the_order_in_which_candidates_come_in_changes_nothing(pool: dict[str, Signals], random) -> None:  # pyright: ignore
+    mixed = list(pool.items())
+    random.shuffle(mixed)
+    one, other = fuse(pool), fuse(dict(mixed))
+    assert [f.ref for f in one] == [f.ref for f in other]
+    assert [f.score for f in one] == [f.score for f in other]
+
+
+@given(pools())
+def test_everyone_is_there_once_and_scores_are_parts_of_one(pool: dict[str, Signals]) -> None:
+    fused = fuse(pool)
+    assert sorted(f.ref for f in fused) == sorted(pool)
+    assert all(0.0 <= f.score <= 1.0 for f in fused)
+
+
+@given(pools(1))
+def test_direct_ones_come_first_with_a_high_score(pool: dict[str, Signals]) -> None:
+    fused = fuse(pool)
+    direct = [pool[f.ref].direct for f in fused]
+    assert direct == sorted(direct, reverse=True)
+    assert all(f.score >= fusion.DIRECT_SCORE for f in fused if pool[f.ref].direct)
+
+
+@given(pools(1, SMALL_POOL - 1))
+def test_a_small_pool_is_in_the_order_of_the_score(pool: dict[str, Signals]) -> None:
+    scores = [f.score for f in fuse(pool)]
+    assert scores == sorted(scores, reverse=True)
+
+
+@given(signals(), st.integers(1, 600), parts, st.floats(0.0, 20.0), parts)
+def test_more_of_a_signal_never_lowers_a_score(
+    at: Signals, crowd: int, nearer: float, more: float, graph: float
+) -> None:
+    before = fusion.score(at, crowd)
+    if at.cosine is not None:
+        assert fusion.score(replace(at, cosine=at.cosine + nearer), crowd) >= before
+    assert fusion.score(replace(at, text=at.text + more), crowd) >= before or at.text == 0.0
+    assert fusion.score(replace(at, share=min(1.0, at.share + nearer)), crowd) >= before
+    assert fusion.score(replace(at, graph=max(at.graph, graph)), crowd) >= before
+    assert fusion.score(replace(at, direct=True), crowd) >= before
+
+
+@pytest.mark.parametrize("number", range(0, 64, 7))
+@pytest.mark.parametrize(
+    "more",
+    [{"text": 2.0, "share": 0.2}, {"cosine": 0.15}, {"graph": 0.6}, {"direct": True}],
+    ids=lambda more: "+".join(more),
+)
+def test_more_of_a_signal_never_lowers_a_place(number: int, more: dict[str, float]) -> None:
+    pool = usual()
+    ref = f"u{number:03}"
+    at = pool[ref]
+    raised = replace(
+        at, **{name: value if name == "direct" else (getattr(at, name) or 0.0) + value for name, value in more.items()}
+    )
+    assert order(pool | {ref: raised}).index(ref) <= order(pool).index(ref)
+
+
+def test_what_a_person_said_stands_above_what_an_assistant_said_alike() -> None:
+    pool = usual() | {
+        "a": Signals(text=5.0, share=0.7, cosine=0.5, assistant=True),
+        "b": Signals(text=5.0, share=0.7, cosine=0.5),
+    }
+    fused = {f.ref: f for f in fuse(pool)}
+    assert fused["b"].order > fused["a"].order
+    assert fused["b"].score > fused["a"].score
+    small = {f.ref: f for f in fuse({ref: pool[ref] for ref in ("a", "b")})}
+    assert small["b"].order > small["a"].order
+
+
+def test_a_far_better_answer_of_an_assistant_stands_in_front() -> None:
+    pool = usual() | {"a": Signals(text=9.0, share=1.0, cosine=0.7, assistant=True)}
+    assert order(pool)[0] == "a"
+
+
+def test_words_weigh_nothing_when_even_the_best_holds_little_of_the_question() -> None:
+    pool = {ref: replace(s, share=s.share / 10) for ref, s in usual().items()}
+    fused = fuse(pool)
+    assert fused[0].weights["text"] == 0.0
+    nearest = max(pool, key=lambda ref: pool[ref].cosine or 0.0)
+    assert pool[fused[0].ref].cosine == pool[nearest].cosine
+
+
+def test_meaning_weighs_nothing_when_nothing_is_near() -> None:
+    pool = {ref: replace(s, cosine=(s.cosine or 0.0) / 10) for ref, s in usual().items()}
+    fused = fuse(pool)
+    assert fused[0].weights["vector"] == 0.0
+    assert fused[0].weights["text"] > 0.0
+
+
+def test_a_row_without_a_vector_does_not_stand_behind_for_want_of_it() -> None:
+    pool = usual() | {"new": Signals(text=6.0, share=0.9)}
+    assert order(pool)[0] == "new"
+
+
+def test_without_vectors_words_alone_make_order_and_score() -> None:
+    pool = {ref: replace(s, cosine=None) for ref, s in usual().items() if s.text}
+    pool |= {"all": Signals(text=6.0, share=1.0), "half": Signals(text=3.5, share=0.5)}
+    fused = fuse(pool)
+    assert [f.ref for f in fused][:2] == ["all", "half"]
+    assert fused[0].score > 0.5
+
+
+def test_a_strong_answer_is_above_the_floor_and_a_weak_one_below() -> None:
+    assert fusion.score(Signals(text=5.0, share=0.6, cosine=0.55), 300) > 0.6
+    assert fusion.score(Signals(cosine=0.25), 300) < MIN_SCORE
+    assert fusion.score(Signals(cosine=0.5), 30) > MIN_SCORE
+
+
+def test_further_candidates_that_are_not_more_do_not_move_a_score() -> None:
+    mine = {"mine": Signals(text=4.0, share=0.5, cosine=0.4)}
+    near = {f.ref: f.score for f in fuse(usual() | mine)}
+    far = {f.ref: f.score for f in fuse({ref: replace(s, cosine=0.9) for ref, s in usual().items()} | mine)}
+    assert near["mine"] == far["mine"]
+
+
+def test_a_further_leg_is_one_more_entry() -> None:
+    pool = usual() | {"meant": Signals(cosine=0.1, sparse=0.9)}
+    assert order(pool)[0] == "meant"
+
+
+class Counted(float):
+    """A number that counts how often it is taken into account."""
+
+    used = 0
+
+    def __sub__(self, other: float) -> float:
+        Counted.used += 1
+        return float(self) - other
+
+
+def test_the_work_grows_with_the_number_of_candidates_only() -> None:
+    def work(size: int) -> int:
+        Counted.used = 0
+        fuse({f"r{n}": Signals(text=1.0, share=0.5, cosine=Counted(n % 97 / 97)) for n in range(size)})
+        return Counted.used
+
+    assert 0 < work(512) <= 8 * work(64) + 8
