@@ -29,10 +29,12 @@ R = TypeVar("R")
 _SPACE: Final = Space("all-MiniLM-L6-v2-int8/8199be6f", 384)
 _TOKENS: Final = 256
 _TOKENS_OF_A_QUESTION: Final = 64
-_RUN_TOKENS: Final = 1024
-"""Tokens of one run of the model, filling included: how long a question waits at most for what runs already."""
-_SPLIT_AT_ONCE: Final = 128
+_RUN_TOKENS: Final = 256
+"""Tokens of one run of the model, filling included. Longer runs are no faster and take more memory, and a question
+waits until the run that goes on has ended."""
+_CUT_AT_ONCE: Final = 32
 """Texts that are cut into tokens in one step, for the same reason."""
+_ASKED_AT_ONCE: Final = _RUN_TOKENS // _TOKENS_OF_A_QUESTION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +86,16 @@ class MiniLM:
     async def embed(self, texts: Sequence[str], *, asking: bool = False) -> Vectors:
         """One vector a text. Which other texts are in the list changes a vector by less than 1e-5."""
         encoder = await self._encoder()
-        limit = _TOKENS_OF_A_QUESTION if asking else _TOKENS
-        cut: list[list[int]] = []
-        for start in range(0, len(texts), _SPLIT_AT_ONCE):
-            part = texts[start : start + _SPLIT_AT_ONCE]
-            cut += await self._turns.take(partial(_cut, encoder, part, limit), first=asking)
         rows = np.empty((len(texts), _SPACE.dims), np.float32)
+        if asking:
+            for start, part in _parts(texts, _ASKED_AT_ONCE):
+                rows[start : start + len(part)] = await self._turns.take(partial(_asked, encoder, part), first=True)
+            return rows
+        cut: list[list[int]] = []
+        for _, part in _parts(texts, _CUT_AT_ONCE):
+            cut += await self._turns.take(partial(_cut, encoder, part, _TOKENS), first=False)
         for places in runs([len(ids) for ids in cut]):
-            rows[places] = await self._turns.take(partial(encoder.run, [cut[n] for n in places]), first=asking)
+            rows[places] = await self._turns.take(partial(encoder.run, [cut[n] for n in places]), first=False)
         return rows
 
     async def close(self) -> None:
@@ -118,6 +122,16 @@ def runs(lengths: Sequence[int], most: int = _RUN_TOKENS) -> Iterator[list[int]]
         run.append(place)
     if run:
         yield run
+
+
+def _parts(texts: Sequence[str], size: int) -> Iterator[tuple[int, Sequence[str]]]:
+    """The texts, `size` at a time, each part with the place of its first."""
+    return ((start, texts[start : start + size]) for start in range(0, len(texts), size))
+
+
+def _asked(encoder: Encoder, questions: Sequence[str]) -> Vectors:
+    """Questions in one go: they should wait for a turn once only."""
+    return encoder.run(_cut(encoder, questions, _TOKENS_OF_A_QUESTION))
 
 
 def _cut(encoder: Encoder, texts: Sequence[str], limit: int) -> list[list[int]]:
