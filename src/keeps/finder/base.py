@@ -150,7 +150,7 @@ class Finder(Protocol):
     ) -> list[tuple[str, str]]:
         """(ref, unit) of entries that should have a vector of `space` and have none, oldest first.
 
-        Only those in `scope_sets`; None: in all.
+        Only those in `scope_sets`; None: in all. Of a space that is not there all are missing.
         """
         ...
 

@@ -138,14 +138,14 @@ class VectorTable:
 
     # ------------------------------------------------------------------ reading
     def lacking(self, space: Space, scope_sets: Collection[int] | None, limit: int) -> list[int]:
-        """Rows that should have a vector of `space` and have none, oldest first."""
-        number = self.numbers.get(space)
-        if number is None or limit <= 0:
+        """Rows that should have a vector of `space` and have none, oldest first: all, where the space is not there."""
+        number, columns = self.numbers.get(space), self._columns
+        held = self._of(number) if number is not None else None
+        if limit <= 0 or columns.wanting <= (held.count if held is not None else 0):
             return []
-        held, columns = self._of(number), self._columns
-        if held.count >= columns.wanting:
-            return []
-        missing = columns.meant[: columns.size] & ~held.among(columns.size)
+        missing = columns.meant[: columns.size].copy()
+        if held is not None:
+            missing &= ~held.among(columns.size)
         if scope_sets is not None:
             missing &= columns.within(scope_sets)
         rows = np.flatnonzero(missing)
