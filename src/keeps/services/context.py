@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from keeps.core import contexts as core_contexts
 from keeps.core import fence
 from keeps.core.access import Caller, Verb
 from keeps.core.fence import Note
@@ -27,14 +28,21 @@ class Block:
 
 
 async def block(rt: Runtime, context: Context, caller: Caller, request: Recall) -> Block:
-    """Everything that answers, inside one fence that no memory can leave; facts before passages.
+    """What answers well enough, inside one fence that no memory can leave; facts before passages.
 
-    Raises: as `recall`.
+    How well is enough says the request, else the context. Raises: as `recall`.
     """
-    found = await recall(rt, context, caller, request)
+    found = await recall(rt, context, caller, with_floor(context, request))
     readable = context.sets.readable(caller.region(Verb.MEMORY_READ))
     waiting = await store_proposals.count_waiting(context.db, readable) if readable else 0
     return Block(fence.fence(notes(found), nonce=secrets.token_hex(8)), found, waiting)
+
+
+def with_floor(context: Context, request: Recall) -> Recall:
+    """The request with the floor that the context sets for what goes into a prompt, unless it has one of its own."""
+    if request.min_score is not None:
+        return request
+    return replace(request, min_score=core_contexts.min_score_of(context.config))
 
 
 async def count_waiting(rt: Runtime) -> int:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
+from pydantic import Field
+
+from keeps.core import fusion
 from keeps.core.entities import EntityRef, parse_ref
 from keeps.core.errors import Invalid, NotImplementedYet
 from keeps.core.facts import Action, Fact, Relation, Row
@@ -13,6 +16,7 @@ from keeps.core.modes import Include, Mode
 from keeps.core.scopes import parse_lens
 from keeps.core.sessions import Turn
 from keeps.core.text import check_label
+from keeps.core.traces import Tier
 from keeps.core.validity import When
 from keeps.wire.base import K_DEFAULT, Instant, Labels, ScopeSets, TopK, WireIn, WireOut, bare_id, example
 from keeps.wire.late import Late
@@ -51,9 +55,11 @@ class Temporal(WireIn):
 
 
 class Asking(Temporal):
-    """What both ways of asking share. Unknown members of `include` are ignored."""
+    """What both ways of asking share. Unknown members of `include` are ignored; what scores below `minScore`, 0 to 1,
+    is left out."""
 
     also: ClassVar[Mapping[str, tuple[str, ...]]] = _READ_NAMES
+    asked_by: ClassVar[str] = "query"
 
     query: str
     k: TopK = K_DEFAULT
@@ -65,6 +71,7 @@ class Asking(Temporal):
     scope_view: ScopeView = "strict"
     include_duplicates: bool = False
     source: str | None = None
+    min_score: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
 
     def to_core(self) -> Recall:
         """The question this asks. Raises: Invalid."""
@@ -79,6 +86,8 @@ class Asking(Temporal):
             session=bare_id(self.session_id, "session"),
             include_duplicates=self.include_duplicates,
             subject=self.entity(),
+            min_score=self.min_score,
+            source=self.source or self.asked_by,
         )
 
     def entity(self) -> EntityRef | None:
@@ -107,14 +116,34 @@ class ContextIn(Asking):
 
     model_config = example(query="When does Mara work?", k=5, subject="person/mara")
 
+    asked_by: ClassVar[str] = "context"
+
     subject: str | None = None
 
     def entity(self) -> EntityRef | None:
         return None if self.subject is None else parse_ref(self.subject)
 
 
+class Signals(WireOut):
+    """Why something was found. `text`: rank by words; `share`: how much of the question it holds, 0..1; `cosine`:
+    nearness of meaning; `graph`: nearness to what the question names, 0..1. What a leg did not say is left out."""
+
+    text: float | None = None
+    share: float | None = None
+    cosine: float | None = None
+    graph: float | None = None
+
+    @classmethod
+    def of(cls, said: fusion.Signals) -> Self:
+        return cls(text=_told(said.text), share=_told(said.share), cosine=_told(said.cosine), graph=_told(said.graph))
+
+
+def _told(value: float | None) -> float | None:
+    return round(value, 4) if value else None
+
+
 class Hit(WireOut):
-    """One thing found. `id` is `table:key`, `score` a relevance 0..1."""
+    """One thing found. `id` is `table:key`, `score` how likely it answers, 0..1."""
 
     id: str
     text: str
@@ -133,6 +162,7 @@ class Hit(WireOut):
     labels: tuple[str, ...] = ()
     valid_from: datetime | None = None
     valid_until: datetime | None = None
+    signals: Signals | None = None
 
     @classmethod
     def of(cls, hit: recall.Hit) -> Self:
@@ -154,6 +184,7 @@ class Hit(WireOut):
             labels=row.labels,
             valid_from=row.clocks.valid_from,
             valid_until=row.clocks.valid_until,
+            signals=Signals.of(hit.signals),
         )
 
     @classmethod
@@ -173,6 +204,7 @@ class Hit(WireOut):
             role=turn.role.value,
             chunk_ids=tuple(f"memory_chunk:{chunk}" for chunk in hit.chunk_ids),
             labels=turn.labels,
+            signals=Signals.of(hit.signals),
         )
 
 
@@ -206,8 +238,12 @@ class QueryTrace(WireOut):
     top_scores: tuple[float, ...]
 
 
-TIER: Final = "hybrid"
 _TOP_SCORES: Final = 5
+
+
+def _tier(found: Recalled) -> str:
+    """The tier as it is published: what was asked for by name seeds the ranking, so a direct look-up counts as one."""
+    return Tier.ESCALATED.value if found.trace.tier is Tier.ESCALATED else Tier.HYBRID.value
 
 
 class QueryOut(WireOut):
@@ -226,15 +262,15 @@ class QueryOut(WireOut):
     def of(cls, found: Recalled) -> Self:
         trace = QueryTrace(
             trace_id=found.trace_id,
-            resolution_tier=TIER,
+            resolution_tier=_tier(found),
             tier_reason=found.reason,
             latency_ms=found.took_ms,
             retrieved_count=len(found.hits),
             top_scores=tuple(hit.score for hit in found.hits[:_TOP_SCORES]),
         )
         return cls(
-            tier=TIER,
-            classification_kind="direct_lookup" if found.direct else "hybrid",
+            tier=_tier(found),
+            classification_kind=found.trace.classification.value,
             seed_entities=tuple(found.seeds),
             query_ms=found.took_ms,
             hits=tuple(map(Hit.of, found.hits)),
@@ -263,7 +299,7 @@ class ContextOut(WireOut):
         return cls(
             context=block.text,
             pending=block.pending,
-            tier=TIER,
+            tier=_tier(block.recalled),
             query_ms=block.recalled.took_ms,
             degraded=tuple(block.recalled.degraded) or None,
         )

@@ -1,0 +1,309 @@
+"""What the legs found, read out of the record and checked again: hits in their order, and what came close."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final
+
+from keeps.core import duplicates, weights
+from keeps.core.duplicates import Said
+from keeps.core.facts import Action, Fact, Pillar, Relation, Row
+from keeps.core.fusion import SMALL_POOL, Fused, Signals
+from keeps.core.sessions import Chunk, Turn
+from keeps.core.traces import Weighed
+from keeps.core.validity import answers, offered
+from keeps.services.legs import Mark, Question
+from keeps.services.runtime import Context
+from keeps.store import facts as store_facts
+from keeps.store import hits as store_hits
+from keeps.store import sessions as store_sessions
+
+NEAR_MISSES: Final = 10
+"""How many of those that were weighed and not returned a trace names."""
+
+_FIRST_PAGE: Final = 16
+"""Rows read out at first, at least: a row costs more to read than to find."""
+
+# Why a row was, or was not, returned.
+DIRECT: Final = "slot_named"
+OF_ENTITY: Final = "about_the_entity"
+RANKED: Final = "ranked"
+BELOW_K: Final = "below_k"
+BELOW_FLOOR: Final = "below_floor"
+DUPLICATE: Final = "duplicate"
+NOT_CURRENT: Final = "not_current"
+NOT_THEN: Final = "not_at_that_time"
+WITHHELD: Final = "withheld"
+OTHER_LABELS: Final = "other_labels"
+OTHER_SUBJECT: Final = "other_subject"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """One memory that answers. `score`: how likely it answers, 0..1. `unit`: the passage of a turn.
+
+    `signals`: what each leg said of it."""
+
+    row: Row | Turn
+    unit: str
+    text: str
+    score: float
+    chunk_ids: tuple[str, ...] = ()
+    signals: Signals = field(default_factory=Signals)
+
+    @property
+    def at(self) -> datetime:
+        """When it happened, else when it became known."""
+        if isinstance(self.row, Turn):
+            return self.row.known_at
+        return self.row.occurred_at or self.row.clocks.known_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A row that may answer, before it is read. `order`: its place among the others, `score`: 0..1."""
+
+    ref: str
+    mark: Mark
+    order: float
+    score: float
+
+    @property
+    def leads(self) -> bool:
+        """True when it is what was asked for by name: it comes first, and no floor holds it back."""
+        return self.mark.signals.direct or self.mark.lead > 0.0
+
+    @property
+    def rank(self) -> tuple[bool, float, float, float]:
+        """The larger the better."""
+        return self.mark.signals.direct, self.mark.lead, self.order, self.score
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Hits by falling score and why they are there; what came close; the best absolute score of what may be shown."""
+
+    hits: Sequence[Hit] = field(default_factory=list[Hit])
+    reasons: Sequence[Weighed] = ()
+    near_misses: Sequence[Weighed] = ()
+    best: float = 0.0
+
+    @property
+    def direct(self) -> bool:
+        """True when a slot that the question names is among the hits."""
+        return any(one.reason == DIRECT for one in self.reasons)
+
+
+def candidates(marks: Mapping[str, Mark], fused: Iterable[Fused]) -> list[Candidate]:
+    """What was found, best first: what was asked for by name, then by the order of the whole."""
+    found = [Candidate(ref=one.ref, mark=marks[one.ref], order=one.order, score=one.score) for one in fused]
+    return sorted(found, key=lambda one: (one.rank, one.ref), reverse=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    candidate: Candidate
+    hit: Hit
+    place: tuple[bool, float, float, datetime, str]
+
+
+class Reader:
+    """Reads for one question. What was read once is not read again for its second look."""
+
+    def __init__(self, context: Context, question: Question, *, k: int, floor: float, duplicates_too: bool) -> None:
+        self._context = context
+        self._question = question
+        self._k = k
+        self._floor = floor
+        self._duplicates_too = duplicates_too
+        self._rows: dict[str, Row | Turn] = {}
+        self._chunks: dict[str, list[Chunk]] = {}
+        self._asked: set[str] = set()
+
+    async def answer(self, found: Sequence[Candidate]) -> Answer:
+        """The best `k` of the candidates, given best first; every one read from the record and checked."""
+        worth = [one for one in found if one.leads or one.score >= self._floor]
+        below = [one for one in found if not one.leads and one.score < self._floor][:NEAR_MISSES]
+        absolute = len(found) < SMALL_POOL
+        page = max(_FIRST_PAGE, 2 * self._k)
+        read: list[_Read] = []
+        missed: list[Weighed] = []
+        kept: list[_Read] = []
+        for start in range(0, max(1, len(worth)), page):
+            part = worth[start : start + page]
+            await self._fetch([*part, *below] if start == 0 else part)
+            for one in part:
+                self._sort_in(one, read, missed, absolute=absolute)
+            read.sort(key=lambda one: one.place, reverse=True)
+            kept = self._unrepeated(_current_first(read))
+            if len(kept) >= self._k:
+                break
+        shown, rest = kept[: self._k], kept[self._k :]
+        hits = _falling([one.hit for one in shown])
+        held = {id(one) for one in kept}
+        close = [_weighed(one.candidate, one.hit, 0, BELOW_K) for one in rest]
+        close += [_weighed(one.candidate, one.hit, 0, DUPLICATE) for one in read if id(one) not in held]
+        for one in below:
+            self._sort_in(one, [], missed, absolute=absolute, otherwise=BELOW_FLOOR)
+        close = sorted(close, key=lambda miss: -miss.score) + missed
+        return Answer(
+            hits=hits,
+            reasons=[
+                _weighed(one.candidate, hit, rank, _why(one.candidate))
+                for rank, (one, hit) in enumerate(zip(shown, hits, strict=True), 1)
+            ],
+            near_misses=close[:NEAR_MISSES],
+            best=max((one.candidate.score for one in read), default=0.0),
+        )
+
+    def _sort_in(
+        self, one: Candidate, read: list[_Read], missed: list[Weighed], *, absolute: bool, otherwise: str = ""
+    ) -> None:
+        """Put a candidate where it belongs; one that is outside the region, or no longer there, nowhere."""
+        row = self._rows.get(one.ref)
+        if row is None:
+            return
+        hit = self._hit(one, row)
+        reason = self._refused(row) or otherwise
+        if reason:
+            missed.append(_weighed(one, hit, 0, reason))
+            return
+        moved = weights.moved(one.order, self._boost(row, hit), absolute=absolute)
+        read.append(_Read(one, hit, (one.mark.signals.direct, one.mark.lead, moved, hit.at, hit.unit)))
+
+    def _boost(self, row: Row | Turn, hit: Hit) -> float:
+        when = self._question.when
+        at = when.as_of or when.at_instant or self._question.now
+        age = weights.age(hit.at, at)
+        if isinstance(row, Turn):
+            return weights.boost(trust=row.trust, importance=0.5, confidence=0.5, age=age)
+        return weights.boost(trust=row.control.trust, importance=row.importance, confidence=row.confidence, age=age)
+
+    def _unrepeated(self, ranked: Sequence[_Read]) -> list[_Read]:
+        if self._duplicates_too:
+            return list(ranked)
+        return [ranked[place] for place in duplicates.survivors([_said(one.hit) for one in ranked])]
+
+    async def _fetch(self, wanted: Sequence[Candidate]) -> None:
+        context = self._context
+        refs = [one.ref for one in wanted if one.ref not in self._asked]
+        self._asked.update(refs)
+        found = await store_hits.by_refs(context.db, context.sets, refs, self._question.sets)
+        self._rows.update(found)
+        turns = [row for row in found.values() if isinstance(row, Turn)]
+        self._chunks.update(await store_sessions.chunks_of(context.db, turns))
+
+    def _hit(self, one: Candidate, row: Row | Turn) -> Hit:
+        if isinstance(row, Turn):
+            return _passage(one, row, self._chunks.get(row.id, ()))
+        return Hit(row=row, unit=one.mark.unit, text=row.summary, score=one.score, signals=one.mark.signals)
+
+    def _refused(self, row: Row | Turn) -> str:
+        """Why the row must not be shown; empty when it may."""
+        if not self._question.labels <= set(row.labels):
+            return OTHER_LABELS
+        return self._turn_refused(row) if isinstance(row, Turn) else self._row_refused(row)
+
+    def _turn_refused(self, turn: Turn) -> str:
+        when = self._question.when
+        if not turn.active:
+            return NOT_CURRENT
+        if turn.taint:
+            return WITHHELD
+        late = (when.at_instant is not None and turn.recorded_at > when.at_instant) or (
+            when.as_of is not None and turn.known_at > when.as_of
+        )
+        within = (when.valid_from is None or turn.known_at >= when.valid_from) and (
+            when.valid_until is None or turn.known_at <= when.valid_until
+        )
+        return NOT_THEN if late or not within else ""
+
+    def _row_refused(self, row: Row) -> str:
+        question = self._question
+        if question.subject is not None and question.subject not in store_facts.entities_of(row):
+            return OTHER_SUBJECT
+        if not offered(row.control, question.now):
+            return WITHHELD
+        if answers(row, question.when, question.now):
+            return ""
+        return NOT_CURRENT if question.when.is_now else NOT_THEN
+
+
+def _passage(one: Candidate, turn: Turn, chunks: Sequence[Chunk]) -> Hit:
+    """The passage of a turn that answers."""
+    best = next((chunk for chunk in chunks if f"memory_chunk:{chunk.id}" == one.mark.unit), None)
+    return Hit(
+        row=turn,
+        unit=one.mark.unit,
+        text=turn.content[best.start : best.end] if best else turn.content,
+        score=one.score,
+        chunk_ids=tuple(chunk.id for chunk in chunks),
+        signals=one.mark.signals,
+    )
+
+
+def _said(hit: Hit) -> Said:
+    row = hit.row
+    if isinstance(row, Turn):
+        return Said(hit.text, voice=(row.speaker or str(row.role)).casefold())
+    return Said(hit.text, voice=" ".join(map(str, store_facts.entities_of(row))), fact=True)
+
+
+def _current_first(ranked: Sequence[_Read]) -> list[_Read]:
+    """Of the values of one slot the current one takes the best of their places, whatever the legs say of them."""
+    slots: dict[tuple[object, ...], list[int]] = {}
+    for place, one in enumerate(ranked):
+        if isinstance(one.hit.row, Fact):
+            row = one.hit.row
+            slots.setdefault((row.entity, row.key, row.scope.id), []).append(place)
+    ordered = list(ranked)
+    for places in slots.values():
+        if len(places) > 1:
+            best = sorted((ranked[place] for place in places), key=_standing, reverse=True)
+            for place, one in zip(places, best, strict=True):
+                ordered[place] = one
+    return ordered
+
+
+def _standing(one: _Read) -> tuple[bool, bool, float, datetime, str]:
+    """How much a value of a slot stands for it: open before closed, curated before said, then surer, then newer."""
+    row = one.hit.row
+    assert isinstance(row, Fact)
+    clocks = row.clocks
+    is_open = row.superseded_by is None and clocks.close_known_at is None
+    sure = row.confidence if is_open else 0.0
+    return is_open, row.source.pillar is Pillar.AUTHORITATIVE, sure, clocks.known_at, row.id
+
+
+def _falling(hits: Sequence[Hit]) -> list[Hit]:
+    best = 1.0
+    falling: list[Hit] = []
+    for hit in hits:
+        best = min(best, hit.score)
+        falling.append(replace(hit, score=round(max(0.0, best), 6)))
+    return falling
+
+
+def _why(one: Candidate) -> str:
+    if one.mark.signals.direct:
+        return DIRECT
+    return OF_ENTITY if one.mark.lead > 0.0 else RANKED
+
+
+def _weighed(one: Candidate, hit: Hit, rank: int, reason: str) -> Weighed:
+    said = one.mark.signals
+    signals = {
+        name: round(value, 6)
+        for name, value in (("text", said.text), ("share", said.share), ("cosine", said.cosine), ("graph", said.graph))
+        if value
+    }
+    return Weighed(unit=hit.unit, row=one.ref, rank=rank, score=round(hit.score, 6), reason=reason, signals=signals)
+
+
+def kind_of(row: Row | Turn) -> str:
+    """The kind of a hit as clients name it."""
+    if isinstance(row, Turn):
+        return "memory_chunk"
+    return {Fact: "attribute", Relation: "attribute", Action: "action"}[type(row)]  # type: ignore[index]
