@@ -141,7 +141,8 @@ async def block(rt: Runtime, context: Context, caller: Caller, session_id: str, 
     # Only what the caller sees of the scope: a clause of others would be no filter they may set.
     clauses = session.scope.visible_clauses(caller.region(Verb.MEMORY_READ))
     lens = Lens(tuple(frozenset(map(Pattern, clause)) for clause in sorted(clauses, key=sorted)))
-    recalled = await recall(rt, context, caller, replace(request, session=session.id, lens=lens))
+    asked = context_service.with_floor(context, replace(request, session=session.id, lens=lens, source="context"))
+    recalled = await recall(rt, context, caller, asked)
     latest = await store_sessions.last_turns(context.db, context.sets, session.id, readable, RECENT_TURNS)
     recent = [turn for turn in latest if not turn.taint and RENDERED not in turn.flags]
     latest_ids = {turn.id for turn in recent}
