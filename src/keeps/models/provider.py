@@ -55,7 +55,7 @@ class ProviderEmbedder:
 
     async def embed(self, texts: Sequence[str], *, asking: bool = False) -> Vectors:
         """One vector a text, as the server gives them; of a text, the first 6,000 characters count."""
-        parts = [await self._ask(part, asking) for part in requests([text[:_CHARS_A_TEXT] or " " for text in texts])]
+        parts = [await self._ask(part, asking) for part in requests([_sent(text) for text in texts])]
         if not parts:
             return np.empty((0, (await self.space()).dims), np.float32)
         rows = np.concatenate(parts)
@@ -116,6 +116,11 @@ class ProviderEmbedder:
         if status is not None:
             return f"{self.model} answered {status}: try again later"
         return f"{self.model} does not answer ({type(error).__name__}): check KEEPS_EMBEDDER_URL, or try again later"
+
+
+def _sent(text: str) -> str:
+    """The text as it can be sent: no half of a pair, which is no UTF-8, and not empty, which OpenAI refuses."""
+    return text[:_CHARS_A_TEXT].encode("utf-8", "replace").decode() or " "
 
 
 def requests(texts: Sequence[str]) -> Iterator[list[str]]:
