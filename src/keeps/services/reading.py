@@ -28,7 +28,7 @@ _FIRST_PAGE: Final = 16
 
 # Why a row was, or was not, returned.
 DIRECT: Final = "slot_named"
-OF_ENTITY: Final = "about_the_entity"
+ABOUT: Final = "about_the_entity"
 RANKED: Final = "ranked"
 BELOW_K: Final = "below_k"
 BELOW_FLOOR: Final = "below_floor"
@@ -289,7 +289,7 @@ def _falling(hits: Sequence[Hit]) -> list[Hit]:
 def _why(one: Candidate) -> str:
     if one.mark.signals.direct:
         return DIRECT
-    return OF_ENTITY if one.mark.lead > 0.0 else RANKED
+    return ABOUT if one.mark.lead > 0.0 else RANKED
 
 
 def _weighed(one: Candidate, hit: Hit, rank: int, reason: str) -> Weighed:
