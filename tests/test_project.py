@@ -42,6 +42,7 @@ CATCH_ALL_EDGES = {
     "http/shell.py",  # the last answer of the server: a 500 problem
     "worker.py",  # a job that fails is recorded as failed
     "services/legs.py",  # a leg that fails is a note in the trace
+    "services/vectors.py",  # what makes vectors goes on, whatever failed
     "claude/guard.py",  # memory must never break the agent
     "store/worker.py",  # the engine's process outlives a bad request: docs/decisions/0001
 }

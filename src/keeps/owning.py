@@ -52,9 +52,10 @@ class Owned:
 
 @asynccontextmanager
 async def owning(
-    config: Config, *, host: str = DEFAULT_HOST, port: int = 0, context: str | None
+    config: Config, *, host: str = DEFAULT_HOST, port: int = 0, context: str | None, warm: bool = False
 ) -> AsyncGenerator[Owned]:
     """The data folder of `config`, owned and served until the block ends; an empty one gets `context`, if any.
+    `warm`: load what makes vectors now, and not when it is first needed.
 
     Raises: StoreRefused: another process owns the folder, or it cannot be used as it is. Conflict: the port is taken.
     """
@@ -69,6 +70,8 @@ async def owning(
             for row in (await contexts.list_all(rt))[:_LOOKED_AT_FIRST]:
                 await rt.context(row.id)  # a record that lost rows is refused here, not at somebody's first request
             await held.enter_async_context(upkeep.kept_up(rt))
+            if warm:
+                await held.enter_async_context(upkeep.warmed(rt))
             app, token = create_app(rt, host=host), secrets.token_urlsafe(32)
             app.include_router(local.router(token))
             app.include_router(mcp.router(_speaking()))

@@ -11,7 +11,7 @@ import httpx
 
 from keeps.client.calls import DEFAULT_ENDPOINT, Call, answer, http_client, path_of, unreachable
 from keeps.client.given import check_options, check_triples
-from keeps.client.nouns import Keys, Principals, Scopes, ScopeSpelling, Sessions
+from keeps.client.nouns import Keys, Principals, Scopes, ScopeSpelling, Sessions, Traces
 from keeps.core.entities import parse_ref
 from keeps.core.errors import Invalid, Unavailable
 from keeps.core.pages import MAX_LIMIT
@@ -20,6 +20,7 @@ from keeps.wire.entities import EntityListOut, EntityOut, EntitySearchOut, Histo
 from keeps.wire.facts import BatchOut, FactsOut
 from keeps.wire.forget import ForgetOut
 from keeps.wire.health import HealthOut
+from keeps.wire.index import IndexOut
 from keeps.wire.inspect import InspectOut
 from keeps.wire.pages import PageMeta
 from keeps.wire.principals import MeOut
@@ -118,6 +119,7 @@ class Client:
         self.scopes = Scopes(self._ask)
         self.principals = Principals(self._ask)
         self.keys = Keys(self._ask)
+        self.traces = Traces(self._ask)
 
     @property
     def endpoint(self) -> str:
@@ -302,6 +304,17 @@ class Client:
         """One thing by its reference: `attribute:person/mara/role`, `turn:<id>` … Raises: NotFound, Invalid."""
         check_options("inspect", when, _WHEN)
         return InspectOut.parse(await self._get("/inspect", ref=ref, **_wire(when)))
+
+    async def index(self) -> IndexOut:
+        """Whether texts have vectors here, and how far these are. Raises: Forbidden."""
+        return IndexOut.parse(await self._get("/index"))
+
+    async def switch_index(
+        self, *, mode: Literal["hybrid", "durable"] | None = None, embedder: str | None = None
+    ) -> IndexOut:
+        """Switch vectors on or off, or to another embedder; they follow in the background. Raises: Forbidden, Invalid."""
+        call = Call(method="PATCH", path="/index", body={"mode": mode, "embedder": embedder}, repeatable=True)
+        return IndexOut.parse(await self._ask(call))
 
     async def whoami(self) -> MeOut:
         """Who the key belongs to and what it may do where. Raises: Unauthenticated."""

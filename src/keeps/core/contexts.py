@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from keeps.core.errors import Invalid, NotImplementedYet, Unprocessable
+from keeps.core.fusion import MIN_SCORE
 from keeps.core.generations import IndexMode
 
 AUTOMATIC: Final = "automatic"
@@ -25,6 +26,7 @@ RESERVED_NAMESPACES: Final = frozenset({"spectron", "control", "system"})
 
 MAX_CONFIG_BYTES: Final = 64 * 1024
 MAX_DESCRIPTION_CHARS: Final = 2000
+MAX_RETENTION_DAYS: Final = 3650
 MAX_EMBEDDER_CHARS: Final = 200
 
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -35,6 +37,9 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "pii_redaction_enabled": False,
     "reconciliation": {"confidence_floor": 0.7},
     "allow_self_service_keys": True,
+    "min_score": MIN_SCORE,
+    "trace_text": False,
+    "trace_retention": {"retrieval_trace_days": 30},
     "mode": IndexMode.HYBRID.value,
 }
 """What holds where a context says nothing."""
@@ -118,6 +123,12 @@ def embedder_of(config: Mapping[str, Any], default: str) -> str:
     return str(config.get("embedder") or default)
 
 
+def min_score_of(config: Mapping[str, Any]) -> float:
+    """The score below which nothing goes into a prompt, 0..1."""
+    found = config.get("min_score")
+    return float(DEFAULTS["min_score"] if found is None else found)
+
+
 def _is_mode(value: object) -> bool:
     return isinstance(value, str) and value in {mode.value for mode in IndexMode}
 
@@ -134,6 +145,10 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**53
 
 
+def _is_days(value: object) -> bool:
+    return isinstance(value, int) and _is_count(value) and value <= MAX_RETENTION_DAYS
+
+
 def _is_share(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
@@ -145,6 +160,9 @@ _RULES: Final[tuple[tuple[str, Callable[[object], bool], str], ...]] = (
     ("pii_redaction_enabled", _is_flag, "true or false"),
     ("allow_self_service_keys", _is_flag, "true or false"),
     ("response_cache.enabled", _is_flag, "true or false"),
+    ("trace_text", _is_flag, "true or false"),
+    ("trace_retention.retrieval_trace_days", _is_days, "a whole number of days from 1 to 3650"),
+    ("min_score", _is_share, "between 0 and 1"),
     ("token_limit", _is_count, "a whole number above 0"),
     ("max_token_ttl_seconds", _is_count, "a whole number of seconds above 0"),
     ("response_cache.freshness_window_seconds", _is_count, "a whole number of seconds above 0"),

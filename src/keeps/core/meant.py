@@ -54,10 +54,10 @@ _PERSONS: Final = (
     frozenset("she her hers herself shes".split()),
 )
 _LIGHT: Final = frozenset(
-    "forget remember delete remove erase fact thing memory note say said mention told know think thought feel get got"
-    " go goes went gone come came make made keep kept use used want like love enjoy prefer live lived have take took give"
-    " put let call called name named day days week weeks time times now today currently usually often favourite favorite"
-    " really lot bit kind sort person people".split()
+    "forget remember delete remove erase fact thing memory note say said mention told know think thought feel"
+    " get got go goes went gone come came make made keep kept use used want like love enjoy prefer live lived"
+    " have take took give put let call called name named day days week weeks time times now today currently"
+    " usually often favourite favorite really lot bit kind sort person people".split()
 )
 """Words that join what is said rather than say it: whoever says a thing again puts others in their place."""
 

@@ -14,6 +14,7 @@ from keeps.http.routes import (
     facts,
     forget,
     health,
+    index,
     inspect,
     keys,
     managed,
@@ -23,6 +24,7 @@ from keeps.http.routes import (
     reserved,
     scopes,
     sessions,
+    traces,
 )
 from keeps.http.shell import ShellSettings, hosts_for, new_app
 from keeps.services.runtime import Runtime
@@ -33,9 +35,11 @@ from keeps.wire.pages import Cursors
 _ROUTERS = (
     health.router,
     contexts.router,
+    index.management,
     managed.router,
     reserved.management,
     me.router,
+    index.router,
     facts.router,
     query.router,
     forget.router,
@@ -43,6 +47,7 @@ _ROUTERS = (
     entities.router,
     collections.router,
     inspect.router,
+    traces.router,
     scopes.router,
     principals.router,
     keys.router,

@@ -208,6 +208,7 @@ async def patch(rt: Runtime, context_id: str, change: ContextChange) -> ContextR
         _check_description(change.description)
         config = core_contexts.merged(row.config, change.config or {})
         core_contexts.check_config(config)
+        _check_embedder(rt, config)
         blocked = change.enforcement_blocked
         changed = replace(
             row,
@@ -222,6 +223,7 @@ async def patch(rt: Runtime, context_id: str, change: ContextChange) -> ContextR
         if opened is not None:
             opened.config = changed.config
             opened.enforcement_blocked = changed.enforcement_blocked
+            await opened.vectors.configure(changed.config)
     return _effective(changed)
 
 
@@ -265,6 +267,7 @@ def _effective(row: ContextRow) -> ContextRow:
 def _checked(rt: Runtime, request: NewContext) -> ContextRow:
     core_contexts.check_context_id(request.id)
     core_contexts.check_config(request.config)
+    _check_embedder(rt, request.config)
     _check_description(request.description)
     if request.namespace is not None and request.namespace.lower() in RESERVED_NAMESPACES:
         raise Unprocessable(f"the namespace {request.namespace} is reserved: choose another")
@@ -277,6 +280,12 @@ def _checked(rt: Runtime, request: NewContext) -> ContextRow:
         config=core_contexts.merged({}, request.config),
         enforcement_blocked=request.enforcement_blocked,
     )
+
+
+def _check_embedder(rt: Runtime, config: Mapping[str, Any]) -> None:
+    """Raises: Invalid for an embedder that cannot be opened here."""
+    if config.get("embedder") is not None:
+        rt.embedders.get(core_contexts.embedder_of(config, rt.embedders.default))
 
 
 def _check_description(description: str | None) -> None:

@@ -28,9 +28,13 @@ from keeps.core.text import fold
 from keeps.core.traces import ReadTrace
 from keeps.finder.base import Finder, FinderLost
 from keeps.finder.local import LocalFinder
+from keeps.models.base import Embedder
+from keeps.models.opened import open_embedder
 from keeps.services import index
+from keeps.services.embedders import Embedders
 from keeps.services.index import Changes, Indexed
 from keeps.services.trace_buffer import TraceBuffer
+from keeps.services.vectors import Vectors
 from keeps.store import commit as store_commit
 from keeps.store import contexts as store_contexts
 from keeps.store import erase as store_erase
@@ -108,6 +112,7 @@ class Context:
     secret: bytes
     watermark: Watermark
     config: Mapping[str, Any]
+    embedders: Embedders
     enforcement_blocked: bool = False
     sets: ScopeSets = field(default_factory=ScopeSets)
     nodes: set[ScopePath] = field(default_factory=set[ScopePath])
@@ -118,9 +123,12 @@ class Context:
     entity_locks: dict[str, EntityLock] = field(default_factory=dict[str, EntityLock])
     traces: TraceBuffer = field(init=False)
     """What reads leave behind, on its way to the record."""
+    vectors: Vectors = field(init=False)
+    """What keeps vectors equal to the record, behind the commits."""
     _committing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
+        self.vectors = Vectors(self.indexed, self.embedders, self.secret, self.config, still=self.still)
         self.traces = TraceBuffer(self._save_traces)
 
     @property
@@ -163,6 +171,7 @@ class Context:
             self.nodes.update(ScopePath(row["id"].id) for row in batch.scopes)
             if changes is not None:
                 await index.follow(self.indexed, number, changes)
+                self.vectors.wake()
             return number
 
     async def _save_traces(self, traces: Sequence[ReadTrace]) -> None:
@@ -214,6 +223,7 @@ class Runtime:
     pepper: bytes
     ledger: Ledger
     watermark: Watermark
+    embedders: Embedders
     clock: Clock = system_clock
     contexts: dict[str, Context] = field(default_factory=dict[str, Context])
     deleted: set[str] = field(default_factory=set[str])
@@ -264,6 +274,7 @@ class Runtime:
             secret=hmac.new(self.pepper, uid.encode(), sha256).digest(),
             watermark=self.watermark,
             config=row.config,
+            embedders=self.embedders,
             enforcement_blocked=row.enforcement_blocked,
         )
         await store_scopes.load_scope_sets(db, context.sets)
@@ -272,6 +283,7 @@ class Runtime:
         await index.catch_up(context.indexed)
         if self._owed(context).exists():
             await self.scrub(context)
+        await context.vectors.start()
         return context
 
     async def replay(self, context: Context) -> None:
@@ -315,6 +327,7 @@ class Runtime:
         async with self._opening:
             context = self.contexts.pop(context_id, None)
         if context is not None:
+            await context.vectors.close()
             await context.traces.close()
             await context.finder.close()
 
@@ -343,6 +356,7 @@ class Runtime:
         """Close every context, then the engine; what was acknowledged is on disk before and after."""
         for context_id in list(self.contexts):
             await self.forget_context(context_id)
+        await self.embedders.close()
         await self.engine.close()
         self.ledger.close()
         self.watermark.close()
@@ -354,6 +368,20 @@ def _remove_index(folder: Path) -> None:
     (folder / SCRUB_OWED).unlink(missing_ok=True)
     with suppress(OSError):
         folder.rmdir()
+
+
+def _embedders(config: Config, given: Embedder | None) -> Embedders:
+    """The embedders that contexts name, made of what the process was told of them; nothing is loaded yet."""
+
+    def open_(name: str) -> Embedder | None:
+        return open_embedder(name, files=config.embedder_files, url=config.embedder_url, key=config.embedder_key)
+
+    embedders = Embedders(config.embedder, open_)
+    if given is not None:
+        embedders.add(given)
+    else:
+        embedders.get(config.embedder)
+    return embedders
 
 
 async def _pepper(folder: Path, control: Db, *, any_pepper: bool) -> bytes:
@@ -406,17 +434,24 @@ WATERMARK_FOLDER: Final = "watermark"
 
 @asynccontextmanager
 async def open_runtime(
-    config: Config, *, clock: Clock = system_clock, engine: Engine | None = None, any_pepper: bool = False
+    config: Config,
+    *,
+    clock: Clock = system_clock,
+    engine: Engine | None = None,
+    embedder: Embedder | None = None,
+    any_pepper: bool = False,
 ) -> AsyncGenerator[Runtime]:
     """A runtime over the data folder, or over nothing but memory when there is none. The caller holds the folder.
 
-    `engine`: one that is open already, instead of the one the config names; it is closed with the runtime.
+    `engine`, `embedder`: one that is open already, instead of the one the config names; it is closed with the runtime.
     `any_pepper`: open a record also when its keys were made with another pepper, to make them anew.
 
     Raises:
         StoreRefused: the folder cannot be used, was written by a newer version, its record lost rows, or its pepper
             is missing or another one.
+        Invalid: no embedder has the name in the config, or it lacks an address or a key.
     """
+    embedders = _embedders(config, embedder)
     async with AsyncExitStack() as held:
         if config.data is not None:
             store_swap.finish(config.data)
@@ -441,6 +476,7 @@ async def open_runtime(
             pepper=await _pepper(folder, control, any_pepper=any_pepper),
             ledger=Ledger.open(folder / LEDGER_FOLDER),
             watermark=watermark,
+            embedders=embedders,
             clock=clock,
         )
         try:

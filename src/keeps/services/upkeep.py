@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from keeps.core.errors import KeepsError
-from keeps.services import access, index, keys, replies
+from keeps.services import access, index, keys, replies, traces
 from keeps.services.runtime import Runtime
 
 EVERY_S: Final = 60.0
@@ -25,10 +25,29 @@ async def keep_up(rt: Runtime) -> None:
         try:
             await replies.prune(rt, context)
             await keys.prune(rt, context)
+            await traces.prune(rt, context)
             async with context.still():
                 await index.catch_up(context.indexed)
+            context.vectors.wake()
         except KeepsError as error:
             _log.warning("upkeep of %s put off: %s", context.id, error.message)
+
+
+@asynccontextmanager
+async def warmed(rt: Runtime) -> AsyncGenerator[None]:
+    """Load what the open contexts make vectors with while the block begins, so that no first question waits for it."""
+    task = asyncio.create_task(_warm(rt))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _warm(rt: Runtime) -> None:
+    for context in list(rt.contexts.values()):
+        await context.vectors.warm()
 
 
 @asynccontextmanager
