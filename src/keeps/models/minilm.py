@@ -153,7 +153,7 @@ def _load(folder: Path | None) -> Encoder:
 
 
 def _checked(file: ModelFile, folder: Path | None) -> bytes:
-    path = folder / file.name if folder else _installed(file)
+    path = folder / file.name if folder else installed(file)
     try:
         read = path.read_bytes()
     except OSError:
@@ -163,7 +163,7 @@ def _checked(file: ModelFile, folder: Path | None) -> bytes:
     return read
 
 
-def _installed(file: ModelFile) -> Path:
+def installed(file: ModelFile) -> Path:
     """Where the package has the file; its code is not imported for that."""
     try:
         return Path(str(importlib.metadata.distribution(file.package).locate_file(file.place)))
