@@ -164,3 +164,20 @@ def test_folding_twice_changes_nothing_more(text: str) -> None:
 def test_words_apart_count_as_words_together(parts: list[str]) -> None:
     whole = words.bag(" ".join(parts), plain)
     assert whole.length == sum(words.bag(part, plain).length for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("Mara: the boat is late", ["mara"]),
+        ("Mara Quill: the boat", ["mara", "quill"]),
+        ("  Ana-Luíza: hm", ["ana", "luiza"]),
+        ("the boat is late", []),
+        ("what we need for the long trip: tea", []),
+        ("12:30 is fine", []),
+        ("https://example.org", []),
+        ("", []),
+    ],
+)
+def test_who_speaks_is_the_name_in_front(text: str, terms: list[str]) -> None:
+    assert words.speaker_terms(text, plain) == [words.SAID + term for term in terms]

@@ -249,3 +249,11 @@ async def test_a_change_that_does_not_follow_the_last_one_is_not_applied(finder:
     assert await finder.apply(2, put=[turn(2, "pear")], after=1)
     assert sorted(await refs(finder, "apple pear")) == ["turn:1", "turn:2"]
     assert await finder.applied() == 2
+
+
+async def test_who_is_named_and_said_it_comes_before_who_was_spoken_to(finder: LocalFinder) -> None:
+    said = [turn(1, "Oren: Mara, did you paint the boat?"), turn(2, "Mara: did you paint the boat, Oren?")]
+    await finder.rebuild("c", stream(*said, *(turn(n, f"Oren: nothing {n}") for n in range(3, 9))), 1)
+    found = await finder.find("What did Mara paint?", ["s1"])
+    assert [hit.ref for hit in found][:2] == ["turn:2", "turn:1"]
+    assert found[0].share == found[1].share

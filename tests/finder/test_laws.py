@@ -15,7 +15,8 @@ from keeps.finder.indexfile import IndexFile
 from keeps.finder.local import stemmer
 
 WORDS = ["apple", "pear", "plum", "fig", "the", "userName", "東京", "Mara", "painting", "café"]
-texts = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
+speakers = st.sampled_from(["", "", "Mara: ", "Mara Plum: ", "Note: "])
+texts = st.builds(str.__add__, speakers, st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join))
 sets = st.sampled_from(["s1", "s2", "s3"])
 STEM = stemmer()
 
@@ -112,6 +113,9 @@ def expected(kept: Sequence[Entry], question: str, readable: set[str], how: dict
         return []
     lengths = [ranking.occurrences(own.length, before.length) for _, own, before in bags]
     weights = {t: ranking.rarity(sum(t in own.counts for _, own, _ in bags), len(bags)) for t in terms}
+    named = {t: words.SAID + t for t in terms}
+    said = {e.unit: frozenset(words.speaker_terms(e.text, STEM)) for e in texts}
+    speak = {t: ranking.rarity(sum(named[t] in s for s in said.values()), len(bags)) for t in terms}
     best: dict[str, tuple[float, float, int, int, Found]] = {}
     for (entry, own, before), length in zip(bags, lengths, strict=True):
         if entry.kind not in how["kinds"] or not how["labels"] <= entry.labels:
@@ -121,6 +125,8 @@ def expected(kept: Sequence[Entry], question: str, readable: set[str], how: dict
         for term in terms:
             count = ranking.occurrences(own.counts.get(term, 0), before.counts.get(term, 0))
             rank += weights[term] * ranking.worth(count, length)
+            if named[term] in said[entry.unit]:
+                rank += ranking.SPEAKER_WEIGHT * speak[term]
             here = 1.0 if term in own.counts else ranking.BEFORE_WEIGHT if term in before.counts else 0.0
             presence.append((weights[term], here))
         if rank == 0.0:

@@ -27,6 +27,13 @@ make every answer look normal (recall .36 against .48), and a score would move w
 BEFORE_WEIGHT: Final = 0.3
 """What an occurrence in the previous turn counts, against 1 in the turn itself."""
 
+SPEAKER_WEIGHT: Final = 2.0
+"""What is added, times its rarity, when a word of the question names who said a text.
+
+"What did Mara paint?" asks for what Mara said more than for what was said to her. LoCoMo's recall@10 and reciprocal
+rank of words and meaning together: .693/.513 without, .703/.526 at 1, .707/.527 at 2, .707/.531 at 3.
+"""
+
 MAX_QUESTION_TERMS: Final = 64
 """A longer question is searched by its rarest terms."""
 

@@ -69,6 +69,13 @@ _ACCENTED: Final = re.compile("([A-Za-z\u00c0-\u024f\u0370-\u03ff\u1e00-\u1fff])
 _HIDDEN: Final = re.compile(f"[{UNSEEN}\U000e0100-\U0010ffff]")
 
 
+SAID: Final = "\ue003"
+"""In front of a term: it names who said a text, and not only somebody the text mentions."""
+
+_SPEAKER: Final = re.compile(r"\s*([^\W\d_][^\n:]{0,39}):\s")
+_MAX_NAME_WORDS: Final = 3
+
+
 @dataclass(frozen=True, slots=True)
 class Bag:
     """The terms of one text. `counts` has every term; `length` counts the words that carry meaning."""
@@ -85,6 +92,14 @@ def bag(text: str, stem: Stem) -> Bag:
         counts[term] = counts.get(term, 0) + 1
         length += counted
     return Bag(counts, length)
+
+
+def speaker_terms(text: str, stem: Stem) -> list[str]:
+    """The terms of the name in front of what was said ("Mara: …"), each behind `SAID`; empty without a name."""
+    found = _SPEAKER.match(text)
+    if found is None or len(found.group(1).split()) > _MAX_NAME_WORDS:
+        return []
+    return list(dict.fromkeys(SAID + term for term, counted in _terms(found.group(1), stem, asking=True) if counted))
 
 
 def question(text: str, stem: Stem, *, limit: int = 1024) -> list[str]:

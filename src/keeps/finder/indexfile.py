@@ -23,7 +23,7 @@ from keeps.finder.columns import Row, Wanted, tie_of
 from keeps.finder.text import Hit, TextIndex
 from keeps.finder.vectortable import VectorTable
 
-FORMAT: Final = f"3/{unicodedata.unidata_version}/{version('snowballstemmer')}"
+FORMAT: Final = f"4/{unicodedata.unidata_version}/{version('snowballstemmer')}"
 """Of the file, and of what decides how words are cut. Another one means: build anew."""
 
 _KINDS: Final[dict[Kind, int]] = {"passage": 0, "fact": 1}
@@ -306,6 +306,8 @@ class IndexFile:
         for term, count in before.counts.items():
             if term not in counts:
                 counts[term] = (0, min(count, tokens.MAX_COUNT))
+        for term in words.speaker_terms(entry.text, self._stem):
+            counts[term] = (1, 0)
         return counts, own.length, before.length
 
     def _wanted(

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from keeps.core import ranking
+from keeps.core import ranking, words
 from keeps.finder.columns import CLOSED, LIVE, Bytes, Columns, Floats, Ints, Row, Wanted
 
 CACHE_POSTINGS: Final = 8_000_000
@@ -116,12 +116,16 @@ class TextIndex:
         lists = [(word, self._postings(word, wanted)) for word in question]
         lists.sort(key=lambda item: (int(np.count_nonzero(item[1].own)), item[0]))
         lists = lists[: ranking.MAX_QUESTION_TERMS]
-        rank, share, rows = self._sums([postings for _, postings in lists], texts)
+        said = [self._postings(words.SAID + word, wanted) for word, postings in lists if len(postings.rows)]
+        rank, share, rows = self._sums([postings for _, postings in lists], said, texts)
         keep = self._allowed(rows, wanted)
         return self._best(rows[keep], rank[keep], share[keep], wanted.limit)
 
-    def _sums(self, lists: Sequence[Postings], texts: int) -> tuple[Floats, Floats, Ints]:
-        """Rank and share of every row that holds one of the terms, and the rows, in order of number."""
+    def _sums(self, lists: Sequence[Postings], said: Sequence[Postings], texts: int) -> tuple[Floats, Floats, Ints]:
+        """Rank and share of every row that holds one of the terms, and the rows, in order of number.
+
+        `said`: rows whose speaker one of the terms names; they are among those that hold it.
+        """
         touched = sum(len(postings.rows) for postings in lists)
         # Zeroed pages are made when touched, so this costs what the readable rows cost.
         rank = np.zeros(self.columns.size)
@@ -136,6 +140,8 @@ class TextIndex:
             count = postings.own + ranking.BEFORE_WEIGHT * postings.before
             rank[rows] += weight * (count / (count + self.columns.hurdle[rows]))
             have[rows] += np.where(postings.own > 0, weight, weight * ranking.BEFORE_WEIGHT)
+        for postings in said:
+            rank[postings.rows] += ranking.SPEAKER_WEIGHT * ranking.rarity(len(postings.rows), texts)
         if touched * 16 > self.columns.size:
             rows = np.flatnonzero(rank).astype(np.int32)
         elif touched:
