@@ -40,7 +40,7 @@ LEG_TIMEOUT_S: Final = 3.0
 VECTOR_TIMEOUT_S: Final = 1.0
 """The same for the leg of meaning, the embedding of the question included."""
 
-_MEANING_TIMEOUT_S: Final = 0.8
+MEANING_TIMEOUT_S: Final = 0.8
 """The part of it that the embedding may take: the search itself needs the rest."""
 
 FURTHER_TIMEOUT_S: Final = 0.5
@@ -116,15 +116,17 @@ class Mark:
     def __or__(self, other: Mark) -> Mark:
         """Both as one, each signal at its larger."""
         one, two = self.signals, other.signals
-        near = [cosine for cosine in (one.cosine, two.cosine) if cosine is not None]
+        nearer = max(one, two, key=lambda said: -2.0 if said.cosine is None else said.cosine)
         signals = Signals(
             text=max(one.text, two.text),
             share=max(one.share, two.share),
-            cosine=max(near, default=None),
+            cosine=nearer.cosine,
+            usual=nearer.usual,
             graph=max(one.graph, two.graph),
             sparse=max(one.sparse, two.sparse),
             direct=one.direct or two.direct,
             assistant=one.assistant or two.assistant,
+            before=one.before or two.before,
         )
         best = max(self, other, key=lambda mark: max(mark.signals.share, mark.signals.cosine or 0.0))
         return Mark(unit=best.unit, signals=signals, lead=max(self.lead, other.lead))
@@ -284,10 +286,10 @@ class Search:
                 self.found.degraded["vector"] = None
             return
         whole, self._meaning = await asyncio.gather(
-            vectors.fill(question.sets), vectors.question(question.text, _MEANING_TIMEOUT_S)
+            vectors.fill(question.sets), vectors.question(question.text, MEANING_TIMEOUT_S)
         )
-        by_choice = self._meaning is None and vectors.fault is None and question.mode is not Mode.VECTOR
-        if not by_choice and (self._meaning is None or not whole):
+        missed = self._meaning is None and (vectors.fault is not None or question.mode is Mode.VECTOR)
+        if missed or not whole:
             self.found.degraded["vector"] = None
 
     async def _exact(self, names: asyncio.Task[list[Name]]) -> Marks:
