@@ -178,9 +178,11 @@ async def test_calls_that_come_together_share_one_load(works: bool, monkeypatch:
 
 @dataclass
 class Watch:
-    """The runs of a model, in order, as the number of texts and of tokens to a text; the first waits for `go`."""
+    """The runs of a model, in order, as the number of texts and of tokens to a text; the first waits for `go`.
+    `cut`: the texts that were cut into tokens."""
 
     done: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    cut: list[str] = field(default_factory=list[str])
     began: threading.Event = field(default_factory=threading.Event)
     go: threading.Event = field(default_factory=threading.Event)
 
@@ -190,7 +192,11 @@ def watched(embedder: MiniLM) -> Iterator[Watch]:
     """Watch the runs of a loaded model."""
     assert embedder._loading is not None
     encoder = embedder._loading.result()
-    watch, real = Watch(), encoder.run
+    watch, real, cut = Watch(), encoder.run, encoder.tokens
+
+    def tokens(text: str, limit: int) -> list[int]:
+        watch.cut.append(text)
+        return cut(text, limit)
 
     def run(batch: Sequence[Sequence[int]]) -> Any:
         watch.began.set()
@@ -198,32 +204,40 @@ def watched(embedder: MiniLM) -> Iterator[Watch]:
         watch.done.append((len(batch), max(map(len, batch))))
         return real(batch)
 
-    encoder.run = run
+    encoder.run, encoder.tokens = run, tokens
     try:
         yield watch
     finally:
         watch.go.set()
-        encoder.run = real
+        encoder.run, encoder.tokens = real, cut
+
+
+async def waiting(embedder: MiniLM, count: int) -> None:
+    """Return once so many turns are waited for."""
+    while len(embedder._turns._waiting) < count:
+        await asyncio.sleep(0)
 
 
 LONG = ["Mara keeps her sailing boat in the old harbour near the fish market of Horta."] * 100
 
 
-async def test_a_question_overtakes_a_long_batch(minilm: MiniLM) -> None:
+async def test_a_question_overtakes_long_batches(minilm: MiniLM) -> None:
     await minilm.space()
     with watched(minilm) as watch:
-        batch = asyncio.create_task(minilm.embed(LONG))
+        batches = [asyncio.create_task(minilm.embed(LONG))]
         assert await asyncio.to_thread(watch.began.wait, 30)
+        batches += [asyncio.create_task(minilm.embed([f"boat {number}"] * 90)) for number in range(4)]
+        await waiting(minilm, 4)
         question = asyncio.create_task(minilm.embed(["tea"], asking=True))
-        await asyncio.sleep(0)
+        await waiting(minilm, 5)
         watch.go.set()
         await question
-        assert not batch.done()
-        await batch
-    # The run that had begun ends; the question is next, before the rest of the batch.
-    assert watch.done[1] == (1, 3)
-    assert len(watch.done) > 5
-    assert all(count > 1 for count, _ in (watch.done[0], *watch.done[2:-1]))
+        assert not any(batch.done() for batch in batches)
+        # What had begun ends; then the question is next, before anything of the batches that came before it.
+        assert watch.cut[len(LONG)] == "tea"
+        assert watch.done[1] == (1, 3)
+        await asyncio.gather(*batches)
+    assert len(watch.done) > 10
 
 
 async def test_no_run_takes_more_than_it_may(minilm: MiniLM) -> None:
@@ -239,14 +253,18 @@ async def test_no_run_takes_more_than_it_may(minilm: MiniLM) -> None:
 async def test_what_is_cancelled_is_not_run(minilm: MiniLM) -> None:
     await minilm.space()
     with watched(minilm) as watch:
-        batch = asyncio.create_task(minilm.embed(LONG))
+        batches = [asyncio.create_task(minilm.embed(LONG))]
         assert await asyncio.to_thread(watch.began.wait, 30)
-        batch.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await batch
+        batches.append(asyncio.create_task(minilm.embed(["boat"])))
+        await waiting(minilm, 1)
+        for batch in batches:
+            batch.cancel()
+        results = await asyncio.gather(*batches, return_exceptions=True)
+        assert [type(result) for result in results] == [asyncio.CancelledError] * 2
         watch.go.set()
         await minilm.embed(["tea"])
     assert watch.done[1:] == [(1, 3)]
+    assert watch.cut == [*LONG, "tea"]
 
 
 async def test_closing_ends_what_waits() -> None:
@@ -256,7 +274,7 @@ async def test_closing_ends_what_waits() -> None:
         first = asyncio.create_task(embedder.embed(LONG))
         assert await asyncio.to_thread(watch.began.wait, 30)
         second = asyncio.create_task(embedder.embed(["tea"]))
-        await asyncio.sleep(0)
+        await waiting(embedder, 1)
         closing = asyncio.create_task(embedder.close())
         await asyncio.sleep(0)
         watch.go.set()

@@ -106,7 +106,9 @@ class MiniLM:
     async def _encoder(self) -> Encoder:
         """The loaded model. Calls that come together share one load; after a failure the next call tries again."""
         loading = self._loading
-        if loading is None or (loading.done() and (loading.cancelled() or loading.exception() is not None)):
+        if loading is not None and loading.done() and not loading.cancelled() and loading.exception() is None:
+            return loading.result()
+        if loading is None or loading.done():
             loading = self._loading = self._turns.add(partial(_load, self._files), first=True)
         return await asyncio.shield(asyncio.wrap_future(loading))
 
