@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
 
 from keeps.config import Config
 from keeps.core.spaces import Space
-from keeps.models.base import Embedder
-from keeps.models.fake import FakeEmbedder
+from keeps.models.base import Embedder, EmbedderLost, Vectors
+from keeps.models.fake import FakeEmbedder, Faulty, Lie
 from keeps.services import contexts, vectors
+from keeps.services.contexts import ContextChange
+from keeps.services.erase import Forget, forget
 from keeps.services.remember import Message, Remember, remember
 from keeps.services.runtime import Context, Runtime, open_runtime
 from keeps.services.vectors import IndexStatus
+from keeps.store import vectors as store_vectors
 from keeps.store.db import Engine
 from tests.services.conftest import Borrowed, caller
 
-HALF_MINUTE_S = 30.0
-
 
 @asynccontextmanager
-async def opened(engine: Engine, embedder: Embedder | None, **config: str) -> AsyncIterator[tuple[Runtime, Context]]:
+async def opened(engine: Engine, embedder: Embedder | None = None) -> AsyncIterator[tuple[Runtime, Context]]:
     """A runtime in memory with one context."""
-    async with open_runtime(Config(**config), engine=Borrowed(engine), embedder=embedder) as rt:
+    async with open_runtime(Config(), engine=Borrowed(engine), embedder=embedder) as rt:
         await contexts.bootstrap(rt, "acme")
         yield rt, await rt.context("acme")
 
@@ -46,12 +51,37 @@ async def say(rt: Runtime, context: Context, *texts: str) -> list[str]:
     return [f"turn:{turn}" for turn in done.turns]
 
 
-async def nearest(context: Context, question: str, *, limit: int = 1) -> list[str]:
+async def nearest(context: Context, question: str, *, limit: int = 1, deadline_s: float = 5.0) -> list[str]:
     """The refs whose meaning is nearest to a question."""
-    found = await vectors.meaning_of(context, question, 5.0)
+    found = await vectors.meaning_of(context, question, deadline_s)
     if found is None:
         return []
     return [near.ref for near in await context.finder.near(*found, context.sets.everything(), limit=limit)]
+
+
+class Held:
+    """An embedder that begins a batch of rows and goes on when told to. Questions pass."""
+
+    def __init__(self) -> None:
+        self.behind = FakeEmbedder()
+        self.begun = asyncio.Event()
+        self.go = asyncio.Event()
+
+    @property
+    def model(self) -> str:
+        return self.behind.model
+
+    async def space(self) -> Space:
+        return await self.behind.space()
+
+    async def embed(self, texts: Sequence[str], *, asking: bool = False) -> Vectors:
+        if not asking:
+            self.begun.set()
+            await self.go.wait()
+        return await self.behind.embed(texts, asking=asking)
+
+    async def close(self) -> None:
+        await self.behind.close()
 
 
 async def test_vectors_follow_what_is_written(engine_of_the_run: Engine) -> None:
@@ -64,3 +94,241 @@ async def test_vectors_follow_what_is_written(engine_of_the_run: Engine) -> None
         ]
         assert await nearest(context, "ships and lighthouses") == [ships]
         assert await nearest(context, "yeast in the bread") == [bread]
+        assert vectors.why_not(context) is None
+
+
+async def test_a_write_does_not_wait_for_its_vector(engine_of_the_run: Engine) -> None:
+    embedder = Held()
+    async with opened(engine_of_the_run, embedder) as (rt, context):
+        await say(rt, context, "The lighthouse guides ships")
+        await embedder.begun.wait()
+        await say(rt, context, "Fresh bread smells of yeast")
+        assert (await context.vectors.status()).stored == 0
+        embedder.go.set()
+        assert (await until(context, is_settled)).stored == 2
+
+
+async def test_what_a_question_needs_is_embedded_before_it_is_asked(engine_of_the_run: Engine) -> None:
+    async with opened(engine_of_the_run, FakeEmbedder()) as (rt, context):
+        await say(rt, context, "one thing")
+        await until(context, is_settled)
+        (ships,) = await say(rt, context, "The lighthouse guides ships")
+        assert await vectors.fill(context, context.sets.everything(), budget_s=5.0)
+        assert await nearest(context, "lighthouse for ships") == [ships]
+
+
+async def test_fill_gives_up_in_time(engine_of_the_run: Engine) -> None:
+    embedder = Held()
+    async with opened(engine_of_the_run, embedder) as (rt, context):
+        await say(rt, context, "The lighthouse guides ships")
+        await embedder.begun.wait()
+        started = time.perf_counter()
+        assert not await vectors.fill(context, context.sets.everything(), budget_s=0.05)
+        assert time.perf_counter() - started < 1.0
+        assert await vectors.fill(context, ["no such scope set"], budget_s=0.05)
+
+
+async def test_without_an_embedder_nothing_is_missing(engine_of_the_run: Engine) -> None:
+    async with opened(engine_of_the_run) as (rt, context):
+        await say(rt, context, "The lighthouse guides ships")
+        assert await vectors.fill(context, context.sets.everything())
+        assert await vectors.meaning_of(context, "ships", 1.0) is None
+        assert vectors.why_not(context) is None
+        status = await until(context, is_settled)
+        assert (status.spaces, status.stored, status.embedder) == ((), 0, "none")
+
+
+# ---------------------------------------------------------------------- faults
+async def test_a_dead_embedder_stops_no_write_and_is_tried_again(engine_of_the_run: Engine) -> None:
+    embedder = Faulty(FakeEmbedder(), fail=True)
+    async with opened(engine_of_the_run, embedder) as (rt, context):
+        (ships,) = await say(rt, context, "The lighthouse guides ships")
+        await until(context, lambda status: status.fault is not None)
+        assert await vectors.meaning_of(context, "ships", 1.0) is None
+        assert not await vectors.fill(context, context.sets.everything())
+        assert vectors.why_not(context)
+        embedder.fail = False
+        await until(context, is_settled)
+        assert await nearest(context, "ships and lighthouses") == [ships]
+
+
+async def test_a_hanging_embedder_holds_up_one_question_only(engine_of_the_run: Engine) -> None:
+    embedder = Faulty(FakeEmbedder())
+    async with opened(engine_of_the_run, embedder) as (rt, context):
+        (ships,) = await say(rt, context, "The lighthouse guides ships")
+        await until(context, is_settled)
+        embedder.delay_s = 30.0
+        started = time.perf_counter()
+        assert await vectors.meaning_of(context, "ships", 0.2) is None
+        assert "late" in (vectors.why_not(context) or "")
+        calls = embedder.calls
+        for _ in range(20):
+            assert await vectors.meaning_of(context, "other ships", 0.2) is None
+        assert embedder.calls == calls, "no question is sent after one that hangs"
+        await say(rt, context, "Fresh bread smells of yeast")
+        assert time.perf_counter() - started < 5.0
+    assert time.perf_counter() - started < 10.0, "closing waits for no answer"
+    assert ships
+
+
+@pytest.mark.parametrize("lie", ["width", "nan", "few", "zero"])
+async def test_what_a_lying_embedder_says_is_kept_nowhere(engine_of_the_run: Engine, lie: Lie) -> None:
+    embedder = Faulty(FakeEmbedder(), lie=lie)
+    async with opened(engine_of_the_run, embedder) as (rt, context):
+        await say(rt, context, "The lighthouse guides ships")
+        status = await until(context, lambda status: status.fault is not None)
+        assert status.stored == 0
+        assert all(not space.held for space in status.spaces)
+        assert await vectors.meaning_of(context, "ships", 1.0) is None
+
+
+async def test_an_idle_follower_asks_for_nothing(engine_of_the_run: Engine) -> None:
+    embedder = Faulty(FakeEmbedder())
+    async with opened(engine_of_the_run, embedder) as (rt, context):
+        await say(rt, context, "The lighthouse guides ships")
+        await until(context, is_settled)
+        asked = 0
+        lacking = context.finder.lacking
+
+        async def counted(*args: object, **kwargs: object) -> list[tuple[str, str]]:
+            nonlocal asked
+            asked += 1
+            return await lacking(*args, **kwargs)  # pyright: ignore[reportArgumentType]
+
+        context.finder.lacking = counted  # pyright: ignore[reportAttributeAccessIssue]
+        await asyncio.sleep(0.3)
+        assert (asked, embedder.calls) == (0, 1)
+
+
+async def test_a_question_is_embedded_once(engine_of_the_run: Engine) -> None:
+    embedder = Faulty(FakeEmbedder())
+    async with opened(engine_of_the_run, embedder) as (rt, context):
+        await say(rt, context, "The lighthouse guides ships")
+        await until(context, is_settled)
+        first = await vectors.meaning_of(context, "ships", 1.0)
+        assert first is not None
+        assert await vectors.meaning_of(context, "ships", 1.0) == first
+        assert embedder.calls == 2
+
+
+# ---------------------------------------------------------------------- erasing
+@pytest.mark.parametrize("purge", [False, True])
+async def test_what_is_erased_while_it_is_embedded_gets_no_vector(engine_of_the_run: Engine, purge: bool) -> None:
+    embedder = Held()
+    async with opened(engine_of_the_run, embedder) as (rt, context):
+        ships, bread = await say(rt, context, "The lighthouse guides ships", "Fresh bread smells of yeast")
+        await embedder.begun.wait()
+        gone = await forget(rt, context, caller("/*"), Forget(ids=(ships,), purge=purge))
+        assert gone.memories == 1
+        embedder.go.set()
+        status = await until(context, is_settled)
+        assert status.stored == 1
+        assert await nearest(context, "lighthouse for ships", limit=9) == [bread]
+
+
+async def test_what_is_erased_takes_its_vector_along(engine_of_the_run: Engine) -> None:
+    async with opened(engine_of_the_run, FakeEmbedder()) as (rt, context):
+        ships, _ = await say(rt, context, "The lighthouse guides ships", "Fresh bread smells of yeast")
+        await until(context, is_settled)
+        await forget(rt, context, caller("/*"), Forget(ids=(ships,)))
+        assert (await context.vectors.status()).stored == 1
+        assert ships not in await nearest(context, "lighthouse for ships", limit=9)
+
+
+# ---------------------------------------------------------------------- generations
+async def change(rt: Runtime, **config: object) -> None:
+    await contexts.patch(rt, "acme", ContextChange(config=config))
+
+
+async def test_another_embedder_takes_over_once_it_has_everything(engine_of_the_run: Engine) -> None:
+    async with opened(engine_of_the_run, FakeEmbedder()) as (rt, context):
+        texts = [f"The lighthouse number {n} guides ships" for n in range(100)]
+        refs = await say(rt, context, *texts)
+        await until(context, is_settled)
+        spaces: set[Space] = set()
+        done = asyncio.Event()
+
+        async def read() -> None:
+            while not done.is_set():
+                found = await vectors.meaning_of(context, "The lighthouse number 7 guides ships", 5.0)
+                assert found is not None
+                spaces.add(found[0])
+                near = await context.finder.near(*found, context.sets.everything(), limit=1)
+                assert [each.ref for each in near] == [refs[7]]
+                await asyncio.sleep(0)
+
+        async def write() -> None:
+            for n in range(30):
+                await say(rt, context, f"Bread number {n} smells of yeast")
+
+        readers = [asyncio.create_task(read()) for _ in range(2)]
+        await change(rt, embedder="fake-768")
+        await write()
+        status = await until(
+            context, lambda s: is_settled(s) and [each.space.dims for each in s.spaces] == [768], within_s=60
+        )
+        done.set()
+        await asyncio.gather(*readers)
+        assert spaces == {Space("fake-384", 384), Space("fake-768", 768)}
+        assert (status.stored, await store_vectors.count(context.db, Space("fake-384", 384))) == (130, 0)
+
+
+async def test_an_embedder_that_is_gone_leaves_the_answers_to_the_new_one(engine_of_the_run: Engine) -> None:
+    async with opened(engine_of_the_run, FakeEmbedder()) as (rt, context):
+        (ships,) = await say(rt, context, "The lighthouse guides ships")
+        await until(context, is_settled)
+        generation = (await store_vectors.generations(context.db))[0]
+        await store_vectors.begin(context.db, replace(generation, embedder="no such"))
+        await change(rt, embedder="fake-64")
+        status = await until(context, lambda s: is_settled(s) and bool(s.spaces) and s.spaces[0].space.dims == 64)
+        assert len(status.spaces) == 1
+        assert await nearest(context, "ships and lighthouses") == [ships]
+
+
+async def test_going_back_drops_what_was_begun(engine_of_the_run: Engine) -> None:
+    async with opened(engine_of_the_run, FakeEmbedder()) as (rt, context):
+        (ships,) = await say(rt, context, "The lighthouse guides ships")
+        await until(context, is_settled)
+        await change(rt, embedder="fake-768")
+        await change(rt, embedder=None)
+        status = await until(context, is_settled)
+        assert [each.space.dims for each in status.spaces] == [384]
+        assert await nearest(context, "ships and lighthouses") == [ships]
+
+
+# ---------------------------------------------------------------------- many at once
+async def test_batches_come_as_fast_as_they_are_embedded(engine_of_the_run: Engine) -> None:
+    embedder = Held()
+    async with opened(engine_of_the_run, embedder) as (rt, context):
+        await say(rt, context, *(f"Ship number {n} left" for n in range(150)))
+        await embedder.begun.wait()
+        waiting = asyncio.create_task(say(rt, context, "one more", "and another"))
+        (single,) = await say(rt, context, "A single write does not wait")
+        assert single
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+        embedder.go.set()
+        async with asyncio.timeout(10):
+            await waiting
+        assert (await until(context, is_settled)).stored == 153
+
+
+async def test_batches_do_not_wait_for_an_embedder_that_fails(engine_of_the_run: Engine) -> None:
+    embedder = Faulty(FakeEmbedder(), fail=True)
+    async with opened(engine_of_the_run, embedder) as (rt, context):
+        await say(rt, context, *(f"Ship number {n} left" for n in range(150)))
+        await until(context, lambda status: status.fault is not None)
+        started = time.perf_counter()
+        await say(rt, context, "one more", "and another")
+        assert time.perf_counter() - started < 5.0
+
+
+async def test_lost_embedders_say_what_happened_without_text(engine_of_the_run: Engine) -> None:
+    class Telling(FakeEmbedder):
+        async def embed(self, texts: Sequence[str], *, asking: bool = False) -> Vectors:
+            raise EmbedderLost("the model is away")
+
+    async with opened(engine_of_the_run, Telling()) as (rt, context):
+        await say(rt, context, "A secret lighthouse")
+        status = await until(context, lambda status: status.fault is not None)
+        assert status.fault == "the model is away"

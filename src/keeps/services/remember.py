@@ -100,6 +100,9 @@ async def remember(rt: Runtime, context: Context, caller: Caller, request: Remem
         if len(request.session) > _MAX_ID_CHARS or not request.session.isprintable():  # no session is called so
             raise Forbidden("this key may not write to that session, or it does not exist")
         names.add(f"session:{request.session}")
+    if len(request.messages) > 1:
+        # Many at once come as fast as they are embedded, else they would be found by words alone for minutes.
+        await context.vectors.room()
     async with context.alone_on(names):
         for attempt in range(1, MAX_REPLANS + 1):
             write = _Write(rt, context, caller, request, messages)
