@@ -396,3 +396,53 @@ def test_half_a_mebibyte_of_anything_takes_no_long_time(unit: str) -> None:
         start = time.process_time()
         work(text)
         assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize("phrase", ["\ufdfa", "\ufdfb", "\ufdfa\ufdfb "])
+def test_a_text_of_ligatures_that_stand_for_phrases_is_folded_at_once(phrase: str) -> None:
+    text = phrase * (512 * 1024 // len(phrase.encode()))
+    began = time.process_time()
+    folded = fold(text)
+    assert fold(folded) == folded
+    assert len(folded) <= len(text)
+    words.bag(text, str)
+    assert time.process_time() - began < 1.5
+    assert fold(phrase) == unicodedata.normalize("NFKC", phrase).strip()
+
+
+@given(st.lists(st.sampled_from(["\ufdfa", "\ufdfb", "a", "\u0301", " ", "\ufb01"]), max_size=200).map("".join))
+def test_folding_twice_changes_nothing_however_many_phrases_there_are(text: str) -> None:
+    assert fold(fold(text)) == fold(text)
+
+
+@pytest.mark.parametrize(
+    "unseen", ["\u3164", "\uffa0", "\u2800", "\u00ad", "\u034f", "\u115f", "\u1160", "\u17b4", "\u180e"]
+)
+def test_what_nobody_sees_makes_no_other_name(unseen: str) -> None:
+    assert normalise_name(f"Mara{unseen}") == normalise_name("Mara")
+    assert normalise_name(f"{unseen}Mara") == normalise_name("Mara")
+    assert normalise_name(f"Ma{unseen}ra") in {"mara", "ma ra"}
+    assert normalise_key(f"ro{unseen}le") in {"role", "ro_le"}
+    assert display_name(f"Mara{unseen}{unseen}") == "Mara"
+    for refused in (normalise_name, normalise_key, display_name, parse_path):
+        with pytest.raises(Invalid):
+            refused(unseen * 3)
+    with pytest.raises(Invalid):
+        parse_path(f"team/no{unseen}rth")
+
+
+def test_how_a_sign_is_drawn_makes_no_other_name() -> None:
+    assert normalise_name("Team \u2764\ufe0f") == normalise_name("Team \u2764")
+    assert display_name("Team \u2764\ufe0f") == "Team \u2764\ufe0f"
+    with pytest.raises(Invalid):
+        normalise_name("\ufe0f")
+
+
+@given(texts)
+def test_a_name_holds_nothing_unseen(text: str) -> None:
+    try:
+        name = normalise_name(text)
+    except Invalid:
+        return
+    assert normalise_name(name) == name
+    assert not any(char in "\u3164\uffa0\u2800\u00ad\u034f\ufe0f" for char in name)

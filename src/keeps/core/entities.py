@@ -43,6 +43,8 @@ _SPELLINGS: Final[Mapping[str, EntityType]] = {
     "organization": EntityType.ORGANISATION,
 }
 _KEY_BREAKS: Final = re.compile(r"[\s._/\\-]+")
+_SELECTORS: Final = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+"""They choose how the sign before them is drawn: the same name, drawn another way."""
 _REF_PREFIX: Final = "entity:"
 
 
@@ -96,10 +98,12 @@ def normalise_name(value: str) -> str:
     """
     current = display_name(value)
     while True:
-        folded = " ".join(unicodedata.normalize("NFC", current.casefold()).split())
+        folded = " ".join(unicodedata.normalize("NFC", _SELECTORS.sub("", current.casefold())).split())
         if folded == current:
             break
         current = folded
+    if not folded:
+        raise Invalid("bad text: an entity name must not be empty")
     # Folding can turn a letter into a letter and a mark.
     refuse_mark_runs(folded, what="an entity name")
     return folded

@@ -18,7 +18,7 @@ from typing import Final, NewType, Protocol, TypeVar, cast
 from urllib.parse import unquote
 
 from keeps.core.errors import Invalid
-from keeps.core.text import refuse_mark_runs
+from keeps.core.text import refuse_mark_runs, refuse_unseen
 
 ScopePath = NewType("ScopePath", str)
 """A checked path without leading or trailing slash; the root is `/`."""
@@ -124,6 +124,7 @@ def _checked_text(value: object) -> str:
     if not value.isprintable():
         raise _bad("only printable characters are allowed")
     refuse_mark_runs(value, what="a scope")
+    refuse_unseen(value, what="a scope")
     text = unicodedata.normalize("NFC", value)
     if len(text.encode()) > MAX_PATH_BYTES:
         raise _bad(f"at most {MAX_PATH_BYTES} bytes are allowed")

@@ -53,6 +53,12 @@ _CARRIER_RUNS: Final = re.compile(f"{_TAGS.pattern.partition('|[')[0]}|[{_CARRIE
 # Scripts written without spaces, where the zero-width space marks where a line may break.
 _UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\u1a20-\u1aaf]")
 _VIRAMA_CLASS: Final = 9
+_PHRASES: Final = re.compile("([\ufdfa\ufdfb])")
+_MAX_PHRASES: Final = 64
+_BLANKS: Final = re.compile("[\u2800\u3164\uffa0]")
+"""Characters that count as letters or signs and show as an empty space."""
+_NO_SIGHT: Final = re.compile("[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\U0001d159\U0001d173-\U0001d17a]")
+"""Characters that show nothing themselves, and that cleaning leaves in texts, where some scripts need them."""
 
 
 def spans(wanted: Callable[[str], bool]) -> str:
@@ -122,6 +128,38 @@ def cut_marks(text: str) -> str:
     if text.isascii():
         return text
     return _MARK_RUNS.sub(lambda run: run.group()[:MAX_MARKS], text)
+
+
+def compatible(text: str) -> str:
+    """`text` in compatibility form (NFKC), with at most 30 combining marks in a row before it.
+
+    Two ligatures stand for whole phrases of 8 and 18 characters. Above 64 of them none is written out: a text of
+    nothing else would take seconds, and be found by the same four words whatever its length.
+    """
+    cut = cut_marks(text)
+    if len(_PHRASES.findall(cut)) <= _MAX_PHRASES:
+        return unicodedata.normalize("NFKC", cut)
+    return "".join(part if part in "\ufdfa\ufdfb" else unicodedata.normalize("NFKC", part) for part in _split(cut))
+
+
+def _split(text: str) -> list[str]:
+    """The text between the two ligatures, and each of them."""
+    return [part for part in _PHRASES.split(text) if part]
+
+
+def seen_name(text: str) -> str:
+    """A name without characters that show nothing, and with a space for those that show as one.
+
+    Two names that look the same to everybody would else be two things.
+    """
+    return text if text.isascii() else _NO_SIGHT.sub("", _BLANKS.sub(" ", text))
+
+
+def refuse_unseen(text: str, *, what: str) -> None:
+    """Raises: Invalid when `text` holds a character that shows nothing, or shows as a space and is none."""
+    found = None if text.isascii() else _BLANKS.search(text) or _NO_SIGHT.search(text)
+    if found:
+        raise Invalid(f"bad text: {what} holds U+{ord(found.group()):04X}, which nobody can see: remove it")
 
 
 def refuse_mark_runs(text: str, *, what: str) -> None:
@@ -220,7 +258,7 @@ def clean_name(text: str, *, what: str, limit_chars: int = 128) -> str:
     if len(text) > limit_chars * _PADDING:
         raise Invalid(f"bad text: {what} has {len(text)} characters, at most {limit_chars} are allowed")
     refuse_mark_runs(text, what=what)
-    name = _SPACES.sub(" ", clean(text).text)
+    name = _SPACES.sub(" ", clean(seen_name(clean(text).text)).text)
     if not name:
         raise Invalid(f"bad text: {what} must not be empty")
     if len(name) > limit_chars:
@@ -287,8 +325,7 @@ def fold(text: str) -> str:
     that end a sentence do not count. Folding twice changes nothing more."""
     current = text
     while True:
-        folded = unicodedata.normalize("NFKC", cut_marks(current))
-        folded = cut_marks(unicodedata.normalize("NFKC", cut_marks(folded.casefold())))
+        folded = cut_marks(compatible(compatible(current).casefold()))
         if not folded.isascii():
             folded = _UNSEEN.sub("", folded)
         folded = _without_outer_marks(_SPACES.sub(" ", folded).strip())

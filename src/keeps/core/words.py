@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from keeps.core.text import MAX_MARKS, UNSEEN, cut_marks, spans
+from keeps.core.text import MAX_MARKS, UNSEEN, compatible, cut_marks, spans
 
 Stem = Callable[[str], str]
 
@@ -135,7 +135,7 @@ def fold(text: str) -> str:
     """Case, width and accents of Latin and Greek letters removed; other scripts keep their marks."""
     if text.isascii():
         return text.lower()
-    return _unaccented(unicodedata.normalize("NFKC", cut_marks(text)).casefold())
+    return _unaccented(compatible(text).casefold())
 
 
 def _unaccented(text: str) -> str:
@@ -167,7 +167,7 @@ def _runs(text: str) -> Iterator[str]:
     if text.isascii():
         cleaned, pattern = text, _ASCII_RUN
     else:
-        plain = unicodedata.normalize("NFKC", cut_marks(_APOSTROPHE.sub("'", text)))
+        plain = compatible(_APOSTROPHE.sub("'", text))
         cleaned, pattern = _unaccented(_visible(plain)), _RUN
     for found in pattern.finditer(cleaned):
         run = found.group()
