@@ -10,7 +10,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from keeps.client.nouns import Keys, Principals, Scopes, Sessions
+from keeps.client.nouns import Keys, Principals, Scopes, Sessions, Traces
 from keeps.config import Config
 from keeps.core.errors import Invalid
 from keeps.memory import DEFAULT_CONTEXT, DEFAULT_FOLDER, Memory
@@ -101,6 +101,14 @@ class SyncKeys(Waiting[Keys]):
     delete = _blocking(Keys.delete)
 
 
+class SyncTraces(Waiting[Traces]):
+    """What reads left behind: which rows each weighed, and why."""
+
+    list = _blocking(Traces.list)
+    get = _blocking(Traces.get)
+    stats = _blocking(Traces.stats)
+
+
 class SyncMemory(Waiting[Memory]):
     """The memory in a folder, with the verbs of `Memory`, each of which waits until it is done.
 
@@ -114,6 +122,7 @@ class SyncMemory(Waiting[Memory]):
         self.scopes = SyncScopes(memory.scopes, loop)
         self.principals = SyncPrincipals(memory.principals, loop)
         self.keys = SyncKeys(memory.keys, loop)
+        self.traces = SyncTraces(memory.traces, loop)
 
     @classmethod
     @contextmanager
@@ -180,5 +189,7 @@ class SyncMemory(Waiting[Memory]):
     relations = _blocking(Memory.relations)
     actions = _blocking(Memory.actions)
     inspect = _blocking(Memory.inspect)
+    index = _blocking(Memory.index)
+    switch_index = _blocking(Memory.switch_index)
     whoami = _blocking(Memory.whoami)
     health = _blocking(Memory.health)

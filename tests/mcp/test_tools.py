@@ -133,6 +133,8 @@ async def round_trip(client: Client) -> None:
     assert text == block["context"]
     assert text.startswith("<memory-")
     assert block["pending"] == 0
+    assert block["trace_id"]
+    assert block["trace_id"] != found["trace_id"]
     hit = found["hits"][0]["id"]
     text, seen = await says(client, "inspect", ref=hit)
     assert seen["turn"]["content"] == "The spare key hangs behind the oven."

@@ -90,8 +90,8 @@ async def _recall(memory: Client, asked: RecallIn) -> Shown:
 
 async def _context(memory: Client, asked: ContextIn) -> Shown:
     found = await memory.context(asked.query, **_asked(asked))
-    data = _data(found)
-    return Shown(rendering.block(found), data | {"trace_id": data.pop("traceId", "")})
+    data = {name: value for name, value in _data(found).items() if name in _BLOCK}
+    return Shown(rendering.block(found), data | {"trace_id": found.trace_id or ""})
 
 
 async def _forget(memory: Client, asked: ForgetIn) -> Shown:
@@ -139,6 +139,7 @@ def _failure(status: int, message: str) -> Shown:
 
 
 _RANKED: Final = {"hits", "tier", "queryMs", "trace", "degraded"}
+_BLOCK: Final = {"context", "tier", "queryMs", "pending", "degraded"}
 _HITS: Final = {
     "type": "array",
     "items": {

@@ -282,13 +282,14 @@ class QueryOut(WireOut):
 class ContextOut(WireOut):
     """One block of text, empty when nothing was found; as text it is the block itself.
 
-    `pending` counts the proposals that wait for a decision in what the caller may read.
+    `pending` counts the proposals that wait for a decision in what the caller may read. `traceId` names the read.
     """
 
     context: str
     pending: int = 0
     tier: str
     query_ms: int
+    trace_id: str | None = None
     degraded: tuple[str, ...] | None = None
 
     def __str__(self) -> str:
@@ -301,5 +302,6 @@ class ContextOut(WireOut):
             pending=block.pending,
             tier=_tier(block.recalled),
             query_ms=block.recalled.took_ms,
+            trace_id=block.recalled.trace_id,
             degraded=tuple(block.recalled.degraded) or None,
         )
