@@ -220,7 +220,7 @@ class IndexFile:
         numbers = None if scope_sets is None else self._numbers(scope_sets)
         rows = self.vectors.lacking(space, numbers, limit)
         named = self._named(rows)
-        return [named[row] for row in rows]
+        return [named[row][:2] for row in rows]
 
     def near(
         self,
@@ -243,7 +243,11 @@ class IndexFile:
         hits = self.vectors.near(space, np.frombuffer(question, vectortable.SINGLE), wanted, rows)
         named = self._named([hit.row for hit in hits])
         assistant = self.index.columns.assistant
-        return [Near(*named[hit.row], hit.cosine, bool(assistant[hit.row])) for hit in hits]
+        return [
+            Near(ref, unit, hit.cosine, bool(assistant[hit.row]), hit.usual, before)
+            for hit in hits
+            for ref, unit, before in (named[hit.row],)
+        ]
 
     def neighbours(self, refs: Sequence[str]) -> list[str]:
         """Refs of the entries whose window holds text of one of `refs`."""
@@ -374,14 +378,18 @@ class IndexFile:
     def _described(self, hits: Sequence[Hit]) -> list[Found]:
         named = self._named([hit.row for hit in hits])
         assistant = self.index.columns.assistant
-        return [Found(*named[hit.row], hit.rank, hit.share, bool(assistant[hit.row])) for hit in hits]
+        return [
+            Found(ref, unit, hit.rank, hit.share, bool(assistant[hit.row]), before)
+            for hit in hits
+            for ref, unit, before in (named[hit.row],)
+        ]
 
-    def _named(self, rows: Sequence[int]) -> dict[int, tuple[str, str]]:
-        """(ref, unit) of rows."""
-        named: dict[int, tuple[str, str]] = {}
+    def _named(self, rows: Sequence[int]) -> dict[int, tuple[str, str, str | None]]:
+        """(ref, unit, ref of the turn before) of rows."""
+        named: dict[int, tuple[str, str, str | None]] = {}
         for some in _batches(rows):
-            query = f"SELECT row, ref, unit FROM entry WHERE row IN ({_marks(some)})"
-            named.update((row, (ref, unit)) for row, ref, unit in self._db.execute(query, some))
+            query = f"SELECT row, ref, unit, window_of FROM entry WHERE row IN ({_marks(some)})"
+            named.update((row, (ref, unit, before)) for row, ref, unit, before in self._db.execute(query, some))
         return named
 
     def _known_names(self, keys: Sequence[str], numbers: Collection[int]) -> dict[str, list[Name]]:

@@ -36,11 +36,16 @@ _GRID: Final = float(2**26)
 _SIGN_BITS: Final = 64
 
 
+MEAN_ROWS: Final = 512
+"""The mean of so many rows stands for that of all; which, is decided by the keys of their entries."""
+
+
 class Neighbour(NamedTuple):
-    """A row and its cosine to the question, -1..1."""
+    """A row, its cosine to the question, -1..1, and its product with the mean of the rows that may be found."""
 
     row: int
     cosine: float
+    usual: float = 0.0
 
 
 class Vectors:
@@ -118,11 +123,25 @@ class Vectors:
                 return found
             room *= 4
 
+    def with_usual(self, found: Sequence[Neighbour], among: Ints, columns: Columns) -> list[Neighbour]:
+        """`found`, each with its product with the mean of the rows `among`, which all have vectors."""
+        if not found:
+            return []
+        if len(among) > MEAN_ROWS:
+            among = among[np.argpartition(columns.tie[among], MEAN_ROWS)[:MEAN_ROWS]]
+        # Sums of multiples of 2^-24 are exact, so the mean does not depend on the order of rows.
+        mean = self._matrix[self._place[among] - 1].sum(axis=0, dtype=np.float64) / len(among)
+        usual = self._products(mean, np.array([hit.row for hit in found], np.int32))
+        return [hit._replace(usual=float(value)) for hit, value in zip(found, usual, strict=True)]
+
     def cosines(self, question: Singles, rows: Ints) -> Floats:
         """The cosine of each of `rows`, which all have vectors: the same number wherever it is reckoned."""
-        rounded = np.rint(question.astype(np.float64) * _GRID) / _GRID
-        found = self._matrix[self._place[rows] - 1].astype(np.float64) @ rounded
-        return np.clip(found, -1.0, 1.0)
+        return np.clip(self._products(question.astype(np.float64), rows), -1.0, 1.0)
+
+    def _products(self, question: Floats, rows: Ints) -> Floats:
+        """The products of `rows` with a vector not longer than 1, exactly, once that is rounded."""
+        rounded = np.rint(question * _GRID) / _GRID
+        return self._matrix[self._place[rows] - 1].astype(np.float64) @ rounded
 
     def _rough(self, question: Singles, rows: Ints) -> Singles:
         """Cosines that may be wrong in the last digits."""

@@ -160,12 +160,13 @@ class VectorTable:
         columns = self._columns
         allowed = columns.fitting(wanted)
         allowed &= matrix.holds(columns.size)
-        found = matrix.nearest(question, np.flatnonzero(allowed).astype(np.int32), columns, wanted.limit)
+        rows = np.flatnonzero(allowed).astype(np.int32)
+        found = matrix.nearest(question, rows, columns, wanted.limit)
         seen = {int(columns.group[hit.row]) for hit in found}
         more = [row for row in also if allowed[row] and int(columns.group[row]) not in seen]
         if more:
             found += matrix.nearest(question, np.array(sorted(more), np.int32), columns, len(more))
-        return found
+        return matrix.with_usual(found, rows, columns)
 
     def _matrix(self, space: Space) -> Vectors:
         held = self._of(self.numbers[space])
