@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from keeps.core.facts import Row, Status
-from keeps.core.sessions import Chunk, Turn, may_share_window
-from keeps.finder.base import Entry, Finder, FinderFull, FinderLost, Name
+from keeps.core.sessions import Chunk, Role, Turn, may_share_window
+from keeps.finder.base import Entry, Finder, FinderFull, FinderLost, Name, Stored
 from keeps.store import commit as store_commit
 from keeps.store import facts as store_facts
 from keeps.store import index as store_index
 from keeps.store import sessions as store_sessions
+from keeps.store import vectors as store_vectors
 from keeps.store.db import Db
 from keeps.store.rows import ref_of, stored_ref
 from keeps.store.scopes import ScopeSets, load_scope_sets
@@ -23,6 +24,9 @@ _log = logging.getLogger(__name__)
 
 WINDOW_CHARS: Final = 2_000
 """How much of the end of the previous turn may stand in a window, characters."""
+
+MEANT_PASSAGES: Final = 1
+"""How many passages of a turn have a vector, from its beginning."""
 
 _PAGE: Final = 500
 
@@ -59,6 +63,7 @@ def entry_of(row: Row) -> Entry:
         labels=frozenset(row.labels),
         live=row.control.status is Status.CONFIRMED,
         at=_microseconds(row.clocks.known_at),
+        meaning=row.summary,
     )
 
 
@@ -76,9 +81,17 @@ def entries_of(turn: Turn, chunks: Sequence[Chunk], previous: Turn | None) -> li
             window_of=f"turn:{before.id}" if before and chunk.position == 0 else None,
             labels=frozenset(turn.labels),
             at=_microseconds(turn.known_at),
+            meaning=_meaning(turn, chunk),
+            assistant=turn.role is Role.ASSISTANT,
         )
         for chunk in chunks
     ]
+
+
+def _meaning(turn: Turn, chunk: Chunk) -> str | None:
+    """What the vector of a passage is made of; None when it has none."""
+    text = turn.content[chunk.start : chunk.end]
+    return _spoken(turn, text) if chunk.position < MEANT_PASSAGES and text.strip() else None
 
 
 def _microseconds(at: datetime) -> int:
@@ -171,6 +184,20 @@ async def read_changes(at: Indexed, refs: Sequence[str]) -> Changes:
     return changes
 
 
+async def read_meanings(at: Indexed, refs: Collection[str]) -> dict[str, str]:
+    """What the vectors of rows are made of, by unit, as the record is now: only of what the index should hold."""
+    everywhere = at.sets.everything()
+    turns = [ref.partition(":")[2] for ref in dict.fromkeys(refs) if ref.startswith("turn:")]
+    said = await store_sessions.turns_by_id(at.db, at.sets, turns, everywhere)
+    spoken = [turn for turn in said.values() if turn.active]
+    chunks = await store_sessions.chunks_of(at.db, spoken)
+    entries = [entry for turn in spoken for entry in entries_of(turn, chunks.get(turn.id, ()), None)]
+    facts = [ref for ref in dict.fromkeys(refs) if ref.partition(":")[0] in store_facts.FACT_TABLES]
+    rows = await store_facts.by_refs(at.db, at.sets, facts, everywhere)
+    entries += [entry_of(row) for row in rows.values() if row.clocks.forgotten_at is None]
+    return {entry.unit: entry.meaning for entry in entries if entry.meaning is not None}
+
+
 def _is_indexed(ref: str) -> bool:
     table = ref.partition(":")[0]
     return table == "turn" or table in store_facts.FACT_TABLES
@@ -200,8 +227,8 @@ async def rebuild(at: Indexed) -> None:
     await at.finder.rebuild(at.uid, everything(at.db, at.sets), number)
 
 
-async def everything(db: Db, sets: ScopeSets) -> AsyncIterator[Entry | Name]:
-    """All that the index of this record holds."""
+async def everything(db: Db, sets: ScopeSets) -> AsyncIterator[Entry | Name | Stored]:
+    """All that the index of this record holds: entries, names, and the vectors that the record keeps."""
     async for turn, chunks, previous in store_index.all_turns(db, sets):
         for entry in entries_of(turn, chunks, previous):
             yield entry
@@ -209,3 +236,7 @@ async def everything(db: Db, sets: ScopeSets) -> AsyncIterator[Entry | Name]:
         yield entry_of(row)
     for name in await _names(db):
         yield name
+    for space in await store_vectors.spaces(db):
+        yield Stored(space=space, vectors={})
+        async for vectors in store_vectors.all_of(db, space):
+            yield Stored(space=space, vectors=vectors)

@@ -23,6 +23,7 @@ class Batch:
     `needs`: ids of rows that must be there and not forgotten, for what is made from them later.
     `patches`: `{id, set}`, rows that change; a field set to `None` is removed.
     `puts`: whole rows written over what was there; `deletes`: ids of rows that go, with their edges.
+    `vectors`: rows, as `table:id`, whose vectors go, also those that come while this is prepared.
     """
 
     at: datetime
@@ -47,6 +48,7 @@ class Batch:
     creates: list[Record] = field(default_factory=list[Record])
     puts: list[Record] = field(default_factory=list[Record])
     deletes: list[RecordID] = field(default_factory=list[RecordID])
+    vectors: list[str] = field(default_factory=list[str])
     jobs: list[Record] = field(default_factory=list[Record])
 
     def patch(self, record_id: RecordID, **changes: Any) -> None:
@@ -83,6 +85,7 @@ _PARTS: Final[tuple[tuple[str, LiteralString], ...]] = (
     ),
     # In memory the engine makes no row that it deleted in the same transaction: no id may stand here and in an insert.
     ("deletes", "DELETE $deletes RETURN NONE;"),
+    ("vectors", "FOR $of IN $vectors { DELETE vector WHERE of = $of RETURN NONE };"),
     ("scopes", "INSERT IGNORE INTO scope $scopes RETURN NONE;"),
     ("scope_sets", "INSERT IGNORE INTO scope_set $scope_sets RETURN NONE;"),
     ("sessions", "INSERT INTO session $sessions RETURN NONE;"),

@@ -11,11 +11,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, LiteralString
 
+from keeps.core.access import Region
 from keeps.core.erasure import Gone, Order, holds, told_by, without_lines
 from keeps.core.facts import Status
-from keeps.core.scopes import Scope
+from keeps.core.scopes import Pattern, Scope, parse_pattern
 from keeps.core.sessions import RENDERED, Turn
-from keeps.store import erase_facts, tombstones
+from keeps.store import erase_facts, tombstones, traces
 from keeps.store import facts as store_facts
 from keeps.store import sessions as store_sessions
 from keeps.store.commit import ANEW, Batch
@@ -46,7 +47,9 @@ async def plan(db: Db, sets: ScopeSets, order: Order, now: datetime) -> Plan:
     await _uncertainties(work)
     await _source_clauses(work)
     await _replies_and_jobs(work)
+    _vectors(work)
     await _names(work)
+    await _questions(work)
     done = {ref: fate for ref, fate in work.fates.items() if ref in order.rows}
     work.plan.done = Order(rows=done, presences=work.plan.done.presences, nodes=work.plan.done.nodes)
     work.plan.scope_sets = {ref: work.records[ref]["scope_set"] for ref in done}
@@ -309,6 +312,22 @@ async def _replies_and_jobs(work: Work) -> None:
         work.patch(row["id"], rows=left, updated_at=work.now, **({} if left else {"state": "cancelled"}))
 
 
+def _vectors(work: Work) -> None:
+    """Vectors go with what they are made of: rows that go, edges that get another id, turns that lose lines."""
+    for ref, fate in work.fates.items():
+        table = work.records[ref]["id"].table_name
+        if table in _MEANT and (isinstance(fate, Gone) or table == "relates_to"):
+            work.batch.vectors.append(ref)
+    for key, turn in work.plan.turns.items():
+        ref = f"turn:{key}"
+        if turn is not None and turn.content != work.records[ref]["content"]:
+            work.batch.vectors.append(ref)
+
+
+_MEANT: Final = (*store_facts.FACT_TABLES, "turn")
+"""Tables whose rows have vectors."""
+
+
 def _trimmed(work: Work) -> list[str]:
     """Turns that lose some of their text and stay."""
     return [
@@ -324,3 +343,16 @@ async def _names(work: Work) -> None:
     for record_id in named.values():
         work.patch(record_id, display_name=None, description=None)
     work.plan.done = Order(presences=work.plan.done.presences, nodes=frozenset(named))
+
+
+async def _questions(work: Work) -> None:
+    """Traces of reads lose the text of a question that a row answered, or that was asked over a scope that goes."""
+    named = {*work.order.rows, *work.fates}
+    nodes = [Pattern(node, subtree=True) for node in work.order.nodes]
+    for trace in await traces.told(work.db):
+        asked = Region(tuple(map(parse_pattern, trace.patterns)))
+        reached = [node.path for node in nodes if asked.meets(node)]
+        if reached or not named.isdisjoint(trace.rows):
+            work.patch(trace.id, **traces.EMPTIED)
+            done = work.plan.done
+            work.plan.done = Order(presences=done.presences, nodes=done.nodes.union(reached))
