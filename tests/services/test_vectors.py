@@ -332,3 +332,16 @@ async def test_lost_embedders_say_what_happened_without_text(engine_of_the_run: 
         await say(rt, context, "A secret lighthouse")
         status = await until(context, lambda status: status.fault is not None)
         assert status.fault == "the model is away"
+
+
+async def test_one_text_that_is_refused_keeps_no_other_from_its_vector(engine_of_the_run: Engine) -> None:
+    class Choosy(FakeEmbedder):
+        async def embed(self, texts: Sequence[str], *, asking: bool = False) -> Vectors:
+            if any("poison" in text for text in texts):
+                raise EmbedderLost("the model refuses that")
+            return await super().embed(texts, asking=asking)
+
+    async with opened(engine_of_the_run, Choosy()) as (rt, context):
+        await say(rt, context, "A bottle of poison", *(f"Ship number {n} left" for n in range(40)))
+        await until(context, lambda status: (status.stored, status.pending) == (40, 1))
+        assert await vectors.meaning_of(context, "which ships left", 1.0) is not None
