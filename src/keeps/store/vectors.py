@@ -25,10 +25,11 @@ _FILLING: Final = "filling"
 _SAVE: Final = """
     BEGIN;
     LET $there = (SELECT VALUE id FROM $rows WHERE forgotten_at = NONE);
-    LET $touched = IF $since = NONE { [] } ELSE {
-        array::flatten((SELECT VALUE rows FROM type::record('change', $since + 1)..))
-    };
-    LET $open = record::exists($space);
+    LET $last = (SELECT VALUE seq FROM ONLY meta:state) ?? 0;
+    LET $ids = (<array>((($since ?? $last) + 1)..=$last)).map(|$n| type::record('change', $n));
+    LET $changes = (SELECT VALUE rows FROM $ids);
+    LET $touched = array::flatten($changes);
+    LET $open = record::exists($space) AND array::len($changes) = array::len($ids);
     FOR $v IN $vectors {
         IF $open AND $v.row IN $there AND $v.content.of NOT IN $touched {
             UPSERT $v.id CONTENT $v.content RETURN NONE
@@ -46,7 +47,8 @@ async def save(
     """Keep vectors, by unit: the row each was made from, as `table:id`, and its bytes. The units that were kept.
 
     One whose row is gone, retired or, when `since` is given, touched by a later change than that is passed over, and
-    all are when the space is not begun. `since`: the last change when the texts were read. One transaction.
+    all are when the space is not begun or those changes are no longer told. `since`: the last change when the texts
+    were read. One transaction.
 
     Raises:
         Unavailable: the record cannot answer. Nothing was kept.
