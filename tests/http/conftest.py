@@ -18,7 +18,7 @@ from keeps.services.runtime import Runtime, open_runtime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """Where the server is, and the keys of its one context. `rt` belongs to the loop of its thread."""
+    """Where the server is, and the keys of its one context. `rt` belongs to `loop`, that of its thread."""
 
     endpoint: str
     context: str
@@ -26,6 +26,7 @@ class Served:
     agent_key: str
     management_key: str
     rt: Runtime
+    loop: asyncio.AbstractEventLoop
 
     @property
     def base(self) -> str:
@@ -69,6 +70,7 @@ class _Thread(threading.Thread):
                 agent_key=made.agent_key,
                 management_key=made.management_key,
                 rt=rt,
+                loop=asyncio.get_running_loop(),
             )
             self.ready.set()
             await running

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 import pytest
-from surrealdb_memory import AsyncMemory, Memory
+from surrealdb_memory import AsyncMemory, Memory, MemoryNotFoundError
 
 from keeps.core.access import Verb
 
@@ -384,3 +384,37 @@ def test_a_wrong_key_is_one_answer(served: Any) -> None:
         with pytest.raises(Exception, match="401"):
             stranger("whoami")
         stranger.close()
+
+
+def test_traces(client: Client) -> None:
+    word = fresh("trace")
+    fact = client("remember", infer="triples", triples=[triple(fresh("Mara"), "sails_with", word)])
+    found = client("recall", f"who sails with {word}")
+    trace_id = found.trace["traceId"]
+    listed = client("traces.list", limit=5).traces
+    assert listed[0].id == trace_id
+    for name in (trace_id, f"trace:{trace_id}", f"decision_trace:{trace_id}"):
+        got = client("traces.get", name)
+        assert (got.id, got.query_text, got.cached) == (trace_id, "", False)
+        assert got.resolution_tier in ("direct", "hybrid", "escalated")
+        assert got.tier_reason == found.trace["tierReason"]
+        assert got.latency_ms == found.trace["latencyMs"]
+        assert is_time(got.created_at)
+    seen = client("inspect", f"trace:{trace_id}")
+    assert seen["kind"] == "trace"
+    (retrieval,) = seen["trace"]["retrievals"]
+    assert retrieval["retrievedIds"] == [hit.id for hit in found.hits]
+    assert retrieval["scores"] == [hit.score for hit in found.hits]
+    best = retrieval["returned"][0]
+    assert (best["id"], best["rank"]) == (f"attribute:{fact.extraction.attributes[0]['id']}", 1)
+    assert best["label"] == "sails_with"
+    stats = client("traces.stats")
+    assert stats.total_queries >= 1
+    assert stats.total_queries == sum(stats.tier_counts.values()) == stats.retrieval["traces"]
+    assert set(stats.tier_counts) == {"direct", "hybrid", "escalated", "fullContext"}
+    assert stats.window_hours == 24
+    assert (stats.cache_hits, stats.cache_hit_rate, stats.response_traces_total) == (0, 0.0, 0)
+    assert stats.contradiction == {"reconciliations": 0, "contradictions": 0, "contradictionRate": 0.0}
+    assert stats.supersession == {"supersessionEvents": 0, "entitiesChurned": 0, "churnPerEntity": 0.0}
+    with pytest.raises(MemoryNotFoundError):
+        client("traces.get", fresh("nothing"))

@@ -36,7 +36,7 @@ def show(
     reach = Reach.of(ctx)
     times = {name: value for name, value in (("as_of", as_of), ("at_instant", at_instant)) if value is not None}
     found = reach.ask(lambda memory: memory.inspect(ref, **times))  # pyright: ignore[reportArgumentType]
-    reach.show(found, lambda console: _tell(console, found))
+    reach.show(found, lambda console: tell(console, found))
 
 
 @app.command(cls=Reaching, epilog="Example: keeps history person/mara role")
@@ -95,7 +95,8 @@ def _day(at: datetime) -> str:
     return f"{at:%Y-%m-%d}" if (at.hour, at.minute, at.second) == (0, 0, 0) else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
-def _tell(console: Console, found: InspectOut) -> None:
+def tell(console: Console, found: InspectOut) -> None:
+    """Print for people the thing a reference named."""
     if found.entity is not None:
         _tell_entities(console, [found.entity])
     if found.history is not None:

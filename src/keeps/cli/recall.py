@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from keeps.cli.reach import Reach, Reaching, moment, named, said
+from keeps.cli.reach import Reach, Reaching, moment, named, note, said
 from keeps.core.facts import Origin
 from keeps.core.fence import LABELS, PASSAGE_LABEL
 from keeps.wire.query import Hit, QueryOut
@@ -45,6 +45,8 @@ def recall(
     asked = _asked(k=k, mode=mode, lens=lens, labels=label, include=include, as_of=as_of)
     found = reach.ask(lambda memory: memory.recall(query, **asked))
     reach.show(found, lambda console: tell_hits(console, found))
+    if not reach.json:
+        note(f"why: keeps why {found.trace.trace_id}")
 
 
 @app.command(cls=Reaching, epilog='Example: keeps context "where is the spare key?" >> prompt.txt')

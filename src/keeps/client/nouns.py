@@ -1,8 +1,9 @@
-"""Sessions, scopes, principals and keys, as a client sees them."""
+"""Sessions, scopes, principals, keys and traces, as a client sees them."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from keeps.client.calls import Call, path_of
@@ -11,6 +12,7 @@ from keeps.wire.keys import KeyListOut, MintedKey
 from keeps.wire.principals import EffectiveOut, PrincipalListOut, PrincipalOut
 from keeps.wire.scopes import ScopeForgetOut, ScopeListOut, ScopeNode
 from keeps.wire.sessions import SessionContextOut, SessionListOut, SessionOut, TurnListOut
+from keeps.wire.traces import TraceOut, TracesOut, TraceStatsOut
 
 Ask = Callable[[Call], Awaitable[Any]]
 ScopeSpelling = str | Sequence[str | Sequence[str]]
@@ -181,3 +183,29 @@ class Keys(Noun):
     async def delete(self, name: str) -> None:
         """Revoke a key. Raises: NotFound."""
         await self._ask(Call(method="DELETE", path=path_of("keys", name)))
+
+
+class Traces(Noun):
+    """What reads left behind: which rows each weighed, and why."""
+
+    async def list(
+        self,
+        *,
+        ref: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        count: bool | None = None,
+    ) -> TracesOut:
+        """A page of reads, newest first; with `ref` only those that returned that row: `attribute:<id>` …
+
+        Raises: NotFound, Invalid for a `ref` that names no such row.
+        """
+        return TracesOut.parse(await self._get("/traces", ref=ref, limit=limit, cursor=cursor, count=count))
+
+    async def get(self, trace: str) -> TraceOut:
+        """One read in full. Raises: NotFound."""
+        return TraceOut.parse(await self._get(path_of("traces", trace)))
+
+    async def stats(self, *, window_hours: int | None = None, since: datetime | str | None = None) -> TraceStatsOut:
+        """Numbers about the reads of the last hours, or since a time; zero for who does not manage everything."""
+        return TraceStatsOut.parse(await self._get("/traces/stats", windowHours=window_hours, since=since))

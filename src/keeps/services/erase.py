@@ -220,7 +220,7 @@ async def _carry_out(rt: Runtime, context: Context, choose: Callable[[], Awaitab
 async def _erase(rt: Runtime, context: Context, choose: Callable[[], Awaitable[Choice]]) -> tuple[Choice, _Done]:
     names: set[str] = set()
     for attempt in range(1, MAX_REPLANS + 1):
-        async with context.alone_on({*names, _ERASING}):
+        async with context.alone_on({*names, _ERASING}), context.traces.quiet():
             if context.unsettled:
                 await rt.replay(context)
             choice = await choose()

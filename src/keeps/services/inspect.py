@@ -17,11 +17,12 @@ from keeps.core.sessions import Turn
 from keeps.core.supersession import current
 from keeps.core.uncertainties import Uncertainty
 from keeps.core.validity import NOW, When, answers, known, offered
-from keeps.services import entities, sessions
+from keeps.services import entities, sessions, traces
 from keeps.services.entities import EntityView, GetEntity
 from keeps.services.facts import AnyRow, as_seen, doubt_as_seen, readable_by, resolvable
 from keeps.services.runtime import Context, Runtime
 from keeps.services.sessions import SessionView
+from keeps.services.traces import TraceView
 from keeps.store import facts as store_facts
 from keeps.store import sessions as store_sessions
 from keeps.store import uncertainties as store_uncertainties
@@ -45,7 +46,7 @@ class Inspected:
     `entity`: `view`. `attribute`: `current` (None when nothing holds), `history` newest first, and `row` when the
     reference named one. `relation`: `matches`, `truncated`, and `row`. `action`: `row`. `turn`: `turn`.
     `memory_chunk`: `turn` and `passage`, the text of that part. `session`: `session`. `uncertainty`: `uncertainty`
-    and whether this caller may settle it.
+    and whether this caller may settle it. `trace`: `trace`.
     """
 
     kind: str
@@ -60,6 +61,7 @@ class Inspected:
     session: SessionView | None = None
     uncertainty: Uncertainty | None = None
     resolvable: bool = False
+    trace: TraceView | None = None
 
 
 async def inspect(rt: Runtime, context: Context, caller: Caller, request: Inspect) -> Inspected:
@@ -85,6 +87,7 @@ class _Look:
     """One look: the caller's scope sets and the moment it happens."""
 
     def __init__(self, rt: Runtime, context: Context, caller: Caller, request: Inspect) -> None:
+        self._rt = rt
         self._context = context
         self._caller = caller
         self._request = request
@@ -134,6 +137,8 @@ class _Look:
             found = await self._session(reference.id)
         if found is None and reference.table in (None, "uncertainty"):
             found = await self._uncertainty(reference.id)
+        if found is None and reference.table in (None, "trace"):
+            found = await self._trace(reference.id)
         if found is None:
             raise self._missing()
         return found
@@ -191,6 +196,13 @@ class _Look:
             uncertainty=doubt_as_seen(self._caller, found),
             resolvable=resolvable(self._caller, found),
         )
+
+    async def _trace(self, trace_id: str) -> Inspected | None:
+        try:
+            view = await traces.get(self._rt, self._context, self._caller, trace_id)
+        except NotFound:
+            return None
+        return Inspected(kind="trace", trace=view)
 
     async def _seen(self, rows: Sequence[AnyRow]) -> list[AnyRow]:
         return await as_seen(self._context, rows, self._caller)

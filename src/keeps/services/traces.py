@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, cast
+from typing import Final
 
+from keeps.core import contexts as core_contexts
 from keeps.core.access import Caller, Region, Verb
 from keeps.core.errors import Invalid, NotFound
 from keeps.core.facts import Action, Fact, Relation, Row
@@ -25,9 +26,6 @@ from keeps.store import sessions as store_sessions
 from keeps.store import traces as store_traces
 from keeps.store.rows import ref_of
 from keeps.store.traces import Tally
-
-RETENTION_DAYS: Final = 30
-"""How long traces are kept unless the context says otherwise."""
 
 WINDOW_HOURS: Final = 24
 MAX_WINDOW_HOURS: Final = 24 * 366
@@ -101,9 +99,7 @@ def keeps_text(context: Context) -> bool:
 
 def retention(context: Context) -> timedelta:
     """How long traces of reads are kept here."""
-    kept: Any = context.config.get("trace_retention")
-    days = cast("Mapping[str, Any]", kept).get("retrieval_trace_days") if isinstance(kept, Mapping) else None
-    return timedelta(days=RETENTION_DAYS if days is None else days)
+    return timedelta(days=core_contexts.effective(context.config)["trace_retention"]["retrieval_trace_days"])
 
 
 def may_see(patterns: Iterable[str], region: Region) -> bool:

@@ -22,10 +22,12 @@ REGIONS: Final = "trace_region"
 _READ_S: Final = 15.0
 _SCAN_S: Final = 65.0
 _PRUNED_AT_ONCE: Final = 500
-_FIRST_SPAN: Final = timedelta(minutes=10)
-_LAST_SPAN: Final = timedelta(days=64)
-_BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_END: Final = datetime(9999, 1, 1, tzinfo=UTC)
+_FIRST_SPAN: Final = 600_000_000
+_LAST_SPAN: Final = 64 * 86_400_000_000
+_1970: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_BEGINNING: Final = -(2**62)
+_END: Final = 2**62
 
 Moment = tuple[datetime, str]
 """Where a trace stands in the list: its time, and its id among those of one time."""
@@ -87,17 +89,18 @@ async def newest(
     found: list[Record] = []
     # The engine reads all that a condition on an index allows, whatever the limit: so only a span of time is asked for.
     high, span = _END, _FIRST_SPAN
-    low = (before[0] if before else now) - span
+    before_us = micros(before[0]) if before else _END
+    low = (before_us if before else micros(now)) - span
     while True:
         part = await db.run(
-            "SELECT * FROM retrieval_trace WHERE at >= $low AND at < $high AND region IN $regions"
-            " AND (at < $before_at OR (at = $before_at AND id < $before_id))"
-            " ORDER BY at DESC, id DESC LIMIT $limit TIMEOUT 10s;",
+            "SELECT * FROM retrieval_trace WHERE at_us >= $low AND at_us < $high AND region IN $regions"
+            " AND (at_us < $before_us OR (at_us = $before_us AND id < $before_id))"
+            " ORDER BY at_us DESC, id DESC LIMIT $limit TIMEOUT 10s;",
             timeout_s=_READ_S,
             low=low,
-            high=high if before is None else min(high, before[0] + timedelta(microseconds=1)),
+            high=min(high, before_us + 1),
             regions=sorted(seen),
-            before_at=before[0] if before else _END,
+            before_us=before_us,
             before_id=RecordID(TABLE, before[1] if before else ""),
             limit=limit - len(found),
         )
@@ -120,15 +123,15 @@ async def count(db: Db, seen: Collection[str]) -> int:
 
 async def returning(db: Db, refs: Sequence[str], seen: Collection[str]) -> list[Moment]:
     """Where the traces stand, of the regions `seen`, that returned one of the rows, newest first."""
-    found: dict[str, datetime] = {}
+    found: dict[str, int] = {}
     for start in range(0, len(refs), INDEXED_VALUES):
         part = await db.run(
-            "SELECT id, at, region FROM retrieval_trace WHERE rows CONTAINSANY $refs TIMEOUT 15s;",
+            "SELECT id, at_us, region FROM retrieval_trace WHERE rows CONTAINSANY $refs TIMEOUT 15s;",
             timeout_s=_SCAN_S,
             refs=list(refs[start : start + INDEXED_VALUES]),
         )
-        found.update((key_of(row["id"]), row["at"]) for row in part[0] if row["region"] in seen)
-    return sorted(((at, key) for key, at in found.items()), reverse=True)
+        found.update((key_of(row["id"]), row["at_us"]) for row in part[0] if row["region"] in seen)
+    return [(moment(at_us), key) for at_us, key in sorted(((us, key) for key, us in found.items()), reverse=True)]
 
 
 async def by_ids(db: Db, ids: Sequence[str], seen: Mapping[str, Sequence[str]]) -> list[ReadTrace]:
@@ -148,9 +151,9 @@ async def tallies(db: Db, since: datetime) -> list[Tally]:
         await db.run(
             "SELECT tier, classification, count() AS reads, math::sum(took_ms) AS took,"
             " math::sum(candidates) AS candidates, math::max(candidates) AS most"
-            " FROM retrieval_trace WHERE at >= $since AND at < $end GROUP BY tier, classification TIMEOUT 30s;",
+            " FROM retrieval_trace WHERE at_us >= $since AND at_us < $end GROUP BY tier, classification TIMEOUT 30s;",
             timeout_s=_SCAN_S,
-            since=since,
+            since=micros(since),
             end=_END,
         )
     )[0]
@@ -173,10 +176,11 @@ async def prune(db: Db, before: datetime) -> int:
     while True:
         ids = (
             await db.run(
-                "SELECT VALUE id FROM retrieval_trace WHERE at >= $beginning AND at < $before LIMIT $most TIMEOUT 30s;",
+                "SELECT VALUE id FROM retrieval_trace WHERE at_us >= $beginning AND at_us < $before"
+                " LIMIT $most TIMEOUT 30s;",
                 timeout_s=_SCAN_S,
                 beginning=_BEGINNING,
-                before=before,
+                before=micros(before),
                 most=_PRUNED_AT_ONCE,
             )
         )[0]
@@ -237,6 +241,16 @@ def str_of(record_id: RecordID) -> str:
 
 
 # ---------------------------------------------------------------------- rows
+def micros(at: datetime) -> int:
+    """Microseconds since 1970: the order of these is kept by an index, that of times within a second is not."""
+    return (at - _1970) // _MICROSECOND
+
+
+def moment(at_us: int) -> datetime:
+    """The time that `micros` gave, UTC."""
+    return _1970 + at_us * _MICROSECOND
+
+
 def to_row(trace: ReadTrace) -> Record:
     """A trace as a row."""
     detail = {
@@ -246,7 +260,7 @@ def to_row(trace: ReadTrace) -> Record:
     }
     return {
         "id": RecordID(TABLE, trace.id),
-        "at": trace.at,
+        "at_us": micros(trace.at),
         "principal": trace.principal,
         "on_behalf_of": trace.on_behalf_of,
         "key_id": trace.key_id,
@@ -274,7 +288,7 @@ def from_row(row: Record, patterns: Sequence[str]) -> ReadTrace:
     detail: dict[str, list[list[Any]]] = json.loads(row["detail"])
     return ReadTrace(
         id=key_of(row["id"]),
-        at=row["at"],
+        at=moment(row["at_us"]),
         principal=row["principal"],
         on_behalf_of=row.get("on_behalf_of"),
         key_id=row.get("key_id"),

@@ -15,6 +15,7 @@ from keeps.wire.pages import Limit
 from keeps.wire.query import Temporal
 from keeps.wire.rows import ActionDetail, AttributeDetail, RelationDetail
 from keeps.wire.sessions import SessionOut, TurnOut
+from keeps.wire.traces import TraceOut
 from keeps.wire.uncertainties import UncertaintyOut
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class InspectOut(WireOut):
     text: str | None = None
     session: SessionOut | None = None
     uncertainty: UncertaintyOut | None = None
+    trace: TraceOut | None = None
     truncated: Truncated | bool | None = None
 
     @classmethod
@@ -86,6 +88,7 @@ class InspectOut(WireOut):
             text=found.passage,
             session=SessionOut.of(found.session) if found.session else None,
             uncertainty=UncertaintyOut.of(doubt, resolvable=found.resolvable) if doubt else None,
+            trace=TraceOut.seen(found.trace) if found.trace else None,
             **_row(found.row),
         )
 
