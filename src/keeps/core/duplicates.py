@@ -23,6 +23,7 @@ ALIKE: Final = 0.9
 """The share of shingles two long texts must have in common, 0..1."""
 
 _SHINGLE: Final = 3
+_LONG_CHARS: Final = 3 * LONG_WORDS
 
 # What structures a sentence. All other signs carry meaning: `C#` and `C`, `50%` and `50`, a question and a statement.
 _KEPT: Final = frozenset("?%&@#*/\\؟？％＆＠＃＊／＼")
@@ -110,9 +111,12 @@ def survivors(ranked: Sequence[Said]) -> list[int]:
     Of those that say the same the best stays; a fact takes the place of a passage that says the same.
     """
     kept: list[int] = []
+    alike: dict[tuple[str, ...], list[int]] = {}  # texts with other numbers are never the same: not compared at all
     for place, said in enumerate(ranked):
-        at = next((at for at, held in enumerate(kept) if same(ranked[held], said)), None)
+        among = alike.setdefault(said.figures, [])
+        at = next((at for at in among if same(ranked[kept[at]], said)), None)
         if at is None:
+            among.append(len(kept))
             kept.append(place)
         elif said.fact and not ranked[kept[at]].fact:
             kept[at] = place
@@ -129,8 +133,8 @@ def _comparable(one: Said, other: Said) -> bool:
 
 
 def _alike(one: Said, other: Said) -> bool:
-    shorter, longer = sorted((len(one.text), len(other.text)))
-    if shorter < ALIKE * ALIKE * longer or shorter < _SHINGLE * LONG_WORDS:
+    length, another = len(one.text), len(other.text)
+    if length < _LONG_CHARS or another < _LONG_CHARS or not ALIKE * ALIKE < length / another < 1 / (ALIKE * ALIKE):
         return False
     if min(len(one.telling), len(other.telling)) < LONG_WORDS:
         return False

@@ -19,8 +19,9 @@ from keeps.core.modes import Include, Mode
 from keeps.core.spaces import Space
 from keeps.core.traces import Leg
 from keeps.core.validity import NOW, When, answers, offered
-from keeps.finder.base import Kind, Name
+from keeps.finder.base import Found, Kind, Name, Near
 from keeps.finder.local import stemmer
+from keeps.services import vectors
 from keeps.services.runtime import Context
 from keeps.store import facts as store_facts
 from keeps.store import graph as store_graph
@@ -245,10 +246,7 @@ class Search:
         )
         if len(found) >= limit:
             self.found.full.add("text")
-        return {
-            one.ref: Mark(unit=one.unit, signals=Signals(text=one.rank, share=one.share, assistant=one.assistant))
-            for one in found
-        }
+        return {one.ref: Mark(unit=one.unit, signals=_by_words(one)) for one in found}
 
     async def _vector(self, pool: int, others: Sequence[asyncio.Task[None]]) -> Marks:
         """Rows near in meaning, and how near those are that other legs found."""
@@ -273,22 +271,16 @@ class Search:
         )
         if len(found) >= limit + len(self.found.marks):
             self.found.full.add("vector")
-        return {
-            one.ref: Mark(unit=one.unit, signals=Signals(cosine=one.cosine, assistant=one.assistant)) for one in found
-        }
+        return {one.ref: Mark(unit=one.unit, signals=_by_meaning(one)) for one in found}
 
     async def _find_meaning(self) -> None:
         """The question's vector, while rows that have none yet are given theirs; a note for what is missing."""
-        question = self._question
-        vectors = getattr(self._context, "vectors", None)
-        if vectors is None:
-            if question.mode is Mode.VECTOR:
-                self.found.degraded["vector"] = None
-            return
+        context, question = self._context, self._question
         whole, self._meaning = await asyncio.gather(
-            vectors.fill(question.sets), vectors.question(question.text, MEANING_TIMEOUT_S)
+            vectors.fill(context, question.sets),
+            vectors.meaning_of(context, question.text, MEANING_TIMEOUT_S),
         )
-        missed = self._meaning is None and (vectors.fault is not None or question.mode is Mode.VECTOR)
+        missed = self._meaning is None and (vectors.why_not(context) is not None or question.mode is Mode.VECTOR)
         if missed or not whole:
             self.found.degraded["vector"] = None
 
@@ -423,6 +415,14 @@ class Search:
     def _ask(self) -> Ask:
         question = self._question
         return Ask(sets=self._context.sets, readable=question.sets, when=question.when, now=question.now)
+
+
+def _by_words(one: Found) -> Signals:
+    return Signals(text=one.rank, share=one.share, assistant=one.assistant, before=one.before)
+
+
+def _by_meaning(one: Near) -> Signals:
+    return Signals(cosine=one.cosine, usual=one.usual, assistant=one.assistant, before=one.before)
 
 
 def _far_ends(edges: Sequence[Edge], from_: Sequence[EntityRef]) -> list[EntityRef]:

@@ -181,6 +181,8 @@ async def _found(context: Context, question: Question, request: Recall) -> _Foun
 def _fused(looked: Looked, before: Mapping[str, float]) -> list[Fused]:
     """The order of all that was found; a row keeps the larger of its scores."""
     fused = fusion.fuse({ref: mark.signals for ref, mark in looked.marks.items()})
+    if not before:
+        return list(fused)
     return [replace(one, score=max(one.score, before.get(one.ref, 0.0))) for one in fused]
 
 
