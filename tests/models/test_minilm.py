@@ -240,6 +240,7 @@ async def test_a_question_overtakes_long_batches(minilm: MiniLM) -> None:
     assert len(watch.done) > 10
 
 
+@pytest.mark.slow
 async def test_no_run_takes_more_than_it_may(minilm: MiniLM) -> None:
     await minilm.space()
     with watched(minilm) as watch:

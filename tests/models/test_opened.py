@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
@@ -91,7 +90,8 @@ print([name for name in ("onnxruntime", "tokenizers", "pydantic_ai", "openai", "
     assert run(code) == "[]"
 
 
-def test_the_packages_of_the_files_are_never_imported(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_the_packages_of_the_files_are_never_imported() -> None:
     code = """
 import asyncio, sys
 from keeps.models.opened import open_embedder
