@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,17 @@ import pytest
 import pytest_asyncio
 
 from keeps.client import Client
-from keeps.client.nouns import Keys, Noun, Principals, Scopes, Sessions
+from keeps.client.nouns import Keys, Noun, Principals, Scopes, Sessions, Traces
 from keeps.core.errors import Forbidden, NotFound, Unauthenticated
 from keeps.memory import Memory
 
-NOUNS: dict[str, type[Noun]] = {"sessions": Sessions, "scopes": Scopes, "principals": Principals, "keys": Keys}
+NOUNS: dict[str, type[Noun]] = {
+    "sessions": Sessions,
+    "scopes": Scopes,
+    "principals": Principals,
+    "keys": Keys,
+    "traces": Traces,
+}
 
 
 def fact(name: str, key: str, value: str) -> dict[str, object]:
@@ -60,9 +67,22 @@ def every_verb() -> set[str]:
     return verbs - {"close"}
 
 
+async def test_every_noun_is_known_here() -> None:
+    async with Client() as client:
+        assert {name: type(noun) for name, noun in vars(client).items() if isinstance(noun, Noun)} == NOUNS
+
+
+def test_every_verb_is_on_the_page_and_none_besides() -> None:
+    page = (Path(__file__).resolve().parents[1] / "docs" / "reference" / "library.md").read_text("utf-8")
+    rows = page.partition("## Verbs")[2].partition("\n## ")[0].splitlines()
+    shown = [name for row in rows if row.startswith("| `") for name in re.findall(r"`([\w.]+)`", row.split("|")[1])]
+    assert sorted(shown) == sorted(every_verb() | {"close"})
+
+
 async def test_every_verb(heard: Heard) -> None:
     await _writing_and_asking(heard)
     await _looking(heard)
+    await _traces(heard)
     await _sessions(heard)
     await _scopes(heard)
     await _principals_and_keys(heard)
@@ -96,6 +116,16 @@ async def _looking(heard: Heard) -> None:
     assert [row.key for row in (await heard("facts", entity="person/mara")).attributes] == ["role"]
     assert [row.label for row in (await heard("relations")).relations] == ["works_at"]
     assert [row.verb for row in (await heard("actions")).actions] == ["docked"]
+    assert (await heard("index")).mode == "hybrid"
+    assert (await heard("switch_index", mode="durable")).mode == "durable"
+
+
+async def _traces(heard: Heard) -> None:
+    found = await heard("recall", "What is Mara's role?")
+    trace = await heard("traces.get", found.trace.trace_id)
+    assert trace.id == found.trace.trace_id
+    assert trace.id in [row.id for row in (await heard("traces.list", limit=10)).traces]
+    assert (await heard("traces.stats", window_hours=1)).total_queries > 0
 
 
 async def _sessions(heard: Heard) -> None:

@@ -13,16 +13,20 @@ README = "README.md"
 
 _SETS_UP = "sets up the checkout that these tests run in"
 _FORM = "shows the forms of a command; the how-to pages run them"
+_HOST = "needs a host; what it starts is run by tests/mcp and by the next example"
 _NEEDS = "needs what a reader has and a test has not"
 
 NOT_RUN = {
+    ("README.md", "claude mcp add keeps -- keeps mcp --data ~/memory"): _HOST,
     ("README.md", "make try"): _SETS_UP,
     ("CONTRIBUTING.md", "make test"): _SETS_UP,
     ("CONTRIBUTING.md", "def plan(head: Fact | None, incoming: Fact, *, floor: float)"): "a signature",
     ("docs/explanation/performance.md", "make bench"): "takes minutes",
+    ("docs/how-to/use-it-over-mcp.md", "claude mcp add keeps -- keeps mcp --data ~/memory"): _HOST,
     ("docs/explanation/performance.md", "KEEPS_BENCH_KIT=KIT KEEPS_BENCH_PYTHON=KITVENV/bin/python .v"): _NEEDS,
     ("docs/explanation/where-the-bytes-lie.md", 'grep -r -a -c "thatword" memory/*/finder/'): "the tutorial runs it",
     ("docs/reference/archive.md", "keeps backup --data DIR FILE"): _FORM,
+    ("docs/reference/library.md", "from keeps import Client, Memory, SyncMemory"): "names the doors",
     ("docs/tutorial/first-memory.md", "make venv"): _SETS_UP,
 }
 

@@ -15,7 +15,7 @@ from tests.docs.test_pages import NOT_RUN
 @pytest.mark.timeout(600)
 def test_the_readme_does_what_it_says(desk: Desk) -> None:
     shown = [b for b in blocks(ROOT / "README.md") if b.language in RUN and b.name not in NOT_RUN]
-    library, serve, client, curl, commands = (desk.run(block) for block in shown)
+    library, waiting, serve, client, curl, commands = (desk.run(block) for block in shown)
 
     first, newer, older, *block = library.splitlines()
     assert first == "Mara's role is harbour pilot."
@@ -26,11 +26,13 @@ def test_the_readme_does_what_it_says(desk: Desk) -> None:
     assert older.endswith(newer.removeprefix("harbour pilot ").removesuffix(" None"))
     assert "The rye starter lives in the cellar." in "\n".join(block)
 
+    assert waiting.strip() == "The ferry leaves at seven."
+
     assert f"answers at http://127.0.0.1:{desk.port}" in serve
     assert client.strip() == "Mara moved to Almenäs in June."
     assert json.loads(curl)["hits"][0]["text"] == "Mara moved to Almenäs in June."
     desk.env["PATH"] = os.pathsep.join([str(STANDINS), desk.env["PATH"]])  # what a machine without curl uses
-    assert json.loads(desk.run(shown[3]))["hits"][0]["text"] == "Mara moved to Almenäs in June."
+    assert json.loads(desk.run(shown[4]))["hits"][0]["text"] == "Mara moved to Almenäs in June."
 
     for line in (
         " 1. The spare key hangs behind the oven",

@@ -25,7 +25,7 @@ _WOULD_STAY = "comes near, would stay"
 
 def recalled(found: QueryOut) -> str:
     """Hits, the best first."""
-    degraded = f"\nCould not answer this time: {', '.join(found.degraded)}." if found.degraded else ""
+    degraded = f"\nNot searched this time: {', '.join(found.degraded)}." if found.degraded else ""
     return (_fenced(_of_hit(hit) for hit in found.hits) or NOTHING) + degraded
 
 
