@@ -25,8 +25,11 @@ from keeps.store import contexts as store_contexts
 from keeps.store.commit import Batch
 from keeps.store.db import RecordID
 from tests.services.conftest import HandClock, caller
+from tests.services.embedding import embed
 
 CANARY = "zanzibarquux"
+MADE: dict[str, bytes] = {}
+"""Every vector that was made, by its text."""
 
 
 async def register(rt: Runtime) -> Context:
@@ -56,7 +59,17 @@ async def leftovers(rt: Runtime, context: Context) -> list[str]:
     files = [path for path in rt.folder.rglob("*") if path.is_file() and RECORD_FOLDER not in path.parts]
     assert any(path.suffix == ".sqlite3" for path in files)
     held += [f"file {path.name}" for path in files if CANARY.encode() in path.read_bytes().lower()]
-    return held
+    return held + await _vectors_left(context, files)
+
+
+async def _vectors_left(context: Context, files: list[Path]) -> list[str]:
+    """The same of the vectors of texts that hold the canary, made now of what has none yet."""
+    MADE.update(await embed(context))
+    traces = {content for text, content in MADE.items() if CANARY in text.casefold()}
+    rows = (await context.db.run("SELECT VALUE bytes FROM vector;"))[0]
+    held = ["table vector" for content in rows if content in traces]
+    contents = {path.name: path.read_bytes() for path in files if path.exists()}
+    return held + [f"file {name}" for name, content in contents.items() if any(trace in content for trace in traces)]
 
 
 async def state(rt: Runtime, context: Context, *entries: dict[str, object], **more: Any) -> Remembered:

@@ -18,6 +18,7 @@ from keeps.services.remember import Infer, Message, Remember, remember
 from keeps.services.runtime import Context, Runtime
 from keeps.store.rows import entity_id, key_of, stored_ref
 from tests.services.conftest import caller
+from tests.services.embedding import check_vectors, embed
 
 SCOPES = ("user/al", "user/bo", [["user/al"], ["user/bo"]], [["user/al", "team/x"]], [["user/al"], ["team/x"]])
 CALLERS = ("user/al", "user/bo", "/*")
@@ -88,6 +89,7 @@ class Place:
             triples = parse_triples([{"entity": who} | entry], anchor=self.rt.clock())
             request = Remember(infer=Infer.TRIPLES, triples=triples, scope=scope)
         await remember(self.rt, self.context, caller(), request)
+        await embed(self.context)
 
     async def lose(self, what: Gone) -> None:
         who = caller(CALLERS[what.by])
@@ -120,9 +122,11 @@ class Place:
             assert (edge["in"], edge["out"]) == tuple(
                 entity_id(stored_ref(edge[end]), scope) for end in ("subject", "object")
             )
+        await check_vectors(self.context)
         before = await self._index()
         await index.rebuild(self.context.indexed)
         assert await self._index() == before
+        await check_vectors(self.context)
 
     async def _check_chains(self, facts: list[dict[str, Any]]) -> None:
         by_id = {key_of(row["id"]): row for row in facts}
@@ -184,7 +188,8 @@ async def test_the_record_stays_whole(place: Place, story: list[Told | Gone]) ->
     await place.check()
     await forget_scope(place.rt, place.context, caller(), "/")
     await place.check()
-    for table in ("attribute", "relates_to", "action", "turn", "session", "entity", "chain", "memory_chunk", "follows"):
+    content = ("attribute", "relates_to", "action", "turn", "session", "entity", "chain")
+    for table in (*content, "memory_chunk", "follows", "vector"):
         assert await place.rows(table) == [], table
 
 
