@@ -53,8 +53,14 @@ BESIDE_PART: Final = 0.1
 Recall@10 of LoCoMo .707 to .710, of REALTALK .547 to .550, of BEAM .601 to .606; at twice as much MRR falls.
 """
 
-TEXT_EVIDENCE: Final = 0.03
-"""What one unit of rank by words is worth, in units of cosine: the best by precision, flat from .02 to .04."""
+TEXT_EVIDENCE: Final = 0.02
+"""What one unit of rank by words is worth, in units of cosine, whatever part of the question was found."""
+
+WHOLE_EVIDENCE: Final = 0.04
+"""What one unit of rank is worth beyond that when all of the question was found.
+
+Both by precision and by how few unrelated questions find something; flat from .02 to .06.
+"""
 
 GRAPH_EVIDENCE: Final = 0.25
 """What nearness 1 in the graph is worth, in units of cosine. Not fitted: no open set holds facts."""
@@ -65,7 +71,7 @@ SPARSE_EVIDENCE: Final = 0.25
 ASSISTANT_EVIDENCE: Final = 0.08
 """What is taken off what an assistant said, in units of cosine."""
 
-CROWD_EVIDENCE: Final = 0.06
+CROWD_EVIDENCE: Final = 0.07
 """What each e-fold more candidates than `CROWD_FROM` takes off, in units of cosine.
 
 Of 600 unrelated turns the nearest has cosine .29 on average, of 30 only .18.
@@ -179,35 +185,38 @@ _LEGS: Final = (
 
 def fuse(candidates: Mapping[str, Signals]) -> Sequence[Fused]:
     """The candidates, best first: direct ones before all others, equal ones by their keys."""
-    refs = list(candidates)
-    signals = list(candidates.values())
+    refs, signals = list(candidates), list(candidates.values())
     weights = {leg.name: leg.weighs(signals) for leg in _LEGS}
-    scores = [score(s, len(refs)) for s in signals]
-    small = len(refs) < SMALL_POOL
-    order = (
-        [evidence(s, len(refs)) for s in signals] if small else _beside(refs, signals, _deviations(signals, weights))
-    )
+    crowd = _crowding(len(refs))
+    found = [_found(s) - crowd for s in signals]
+    order = found if len(refs) < SMALL_POOL else _beside(refs, signals, _deviations(signals, weights))
     fused = [
-        Fused(ref=ref, order=place, score=absolute, weights=weights)
-        for ref, place, absolute in zip(refs, order, scores, strict=True)
+        Fused(ref=ref, order=place, score=DIRECT_SCORE if s.direct else _absolute(speaks), weights=weights)
+        for ref, s, place, speaks in zip(refs, signals, order, found, strict=True)
     ]
     return sorted(fused, key=lambda f: (not candidates[f.ref].direct, -f.order, f.ref))
 
 
-def evidence(s: Signals, crowd: int) -> float:
-    """What speaks for a candidate among `crowd` of them, in units of cosine."""
-    found = _cosine(s) + TEXT_EVIDENCE * s.text + GRAPH_EVIDENCE * s.graph + SPARSE_EVIDENCE * s.sparse
-    if s.assistant:
-        found -= ASSISTANT_EVIDENCE
-    return found - CROWD_EVIDENCE * math.log(min(max(crowd, CROWD_FROM), FULL_POOL) / CROWD_FROM)
-
-
 def score(s: Signals, crowd: int) -> float:
     """How likely a candidate among `crowd` of them answers the question, 0..1."""
-    if s.direct:
-        return DIRECT_SCORE
-    steep = STEEPNESS * (evidence(s, crowd) - ENOUGH_EVIDENCE)
+    return DIRECT_SCORE if s.direct else _absolute(_found(s) - _crowding(crowd))
+
+
+def _absolute(evidence: float) -> float:
+    steep = STEEPNESS * (evidence - ENOUGH_EVIDENCE)
     return 1.0 / (1.0 + (1.0 - MIN_SCORE) / MIN_SCORE * math.exp(-steep))
+
+
+def _found(s: Signals) -> float:
+    """What speaks for a candidate, in units of cosine."""
+    found = _cosine(s) + (TEXT_EVIDENCE + WHOLE_EVIDENCE * s.share) * s.text
+    found += GRAPH_EVIDENCE * s.graph + SPARSE_EVIDENCE * s.sparse
+    return found - ASSISTANT_EVIDENCE if s.assistant else found
+
+
+def _crowding(crowd: int) -> float:
+    """What the number of candidates takes off each of them."""
+    return CROWD_EVIDENCE * math.log(min(max(crowd, CROWD_FROM), FULL_POOL) / CROWD_FROM)
 
 
 def _deviations(signals: Sequence[Signals], weights: Mapping[str, float]) -> list[float]:
