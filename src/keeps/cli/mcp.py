@@ -52,8 +52,14 @@ async def _run(folder: Path, endpoint: str | None, key: str | None, context: str
     with half.taken() as (source, sink):
         async with _opened(folder, endpoint, key, context) as memory:
             serving = asyncio.create_task(half.serve(memory, source, sink), name="keeps-mcp")
+
+            def end() -> None:
+                serving.cancel()
+                for number in _SIGNALS:  # the second one ends the process at once
+                    loop.remove_signal_handler(number)
+
             for number in _SIGNALS:
-                loop.add_signal_handler(number, serving.cancel)
+                loop.add_signal_handler(number, end)
             await asyncio.wait({serving})
             if not serving.cancelled():
                 serving.result()
