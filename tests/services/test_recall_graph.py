@@ -10,7 +10,7 @@ import pytest
 from keeps.core.facts import Fact, Relation
 from keeps.core.traces import Classification, Tier
 from keeps.core.validity import When
-from keeps.services import legs
+from keeps.services import graph, legs
 from keeps.services.reading import ABOUT, BELOW_FLOOR, DIRECT
 from keeps.services.recall import Hit, Mode, Recall, Recalled, recall
 from keeps.services.remember import Infer, Message, Remember, remember
@@ -37,7 +37,7 @@ async def test_a_fact_one_relation_away_is_found(rt: Runtime, context: Context) 
     await say(rt, context, caller(), relation("works_at", "North Port"), fact("city", "Aberwyth", **PORT))
     found = await ask(rt, context, "In which city does Mara work?", mode=Mode.GRAPH)
     assert values(found) == ["Aberwyth"]
-    assert hit_of(found, "Aberwyth").signals.graph == legs.ONE_HOP
+    assert hit_of(found, "Aberwyth").signals.graph == graph.ONE_HOP
     assert [hit.row.label for hit in found.hits if isinstance(hit.row, Relation)] == ["works_at"]
 
 
@@ -52,7 +52,7 @@ async def test_two_relations_away_when_nothing_nearer_is_named(rt: Runtime, cont
         fact("city", "Bergen", name="Teal Holding", type_="organisation"),
     )
     found = await ask(rt, context, "Mara: which city?", mode=Mode.GRAPH)
-    assert hit_of(found, "Bergen").signals.graph == legs.TWO_HOPS
+    assert hit_of(found, "Bergen").signals.graph == graph.TWO_HOPS
     await say(rt, context, caller(), fact("city", "Aberwyth"))
     nearer = await ask(rt, context, "Mara: which city?", mode=Mode.GRAPH)
     assert values(nearer) == ["Aberwyth"]
@@ -134,7 +134,7 @@ async def test_a_hub_costs_no_more_reads_and_rows_than_its_newest_relations(rt: 
     context.db = db
     assert max(one.reads for one in counted) <= 12
     # The relations of the hub, those of the entities reached, and what is read out at the end.
-    assert max(one.rows for one in counted) <= 4 * legs.MAX_DEGREE + 2 * legs.MAX_REACHED**2
+    assert max(one.rows for one in counted) <= 4 * graph.MAX_DEGREE + 2 * graph.MAX_REACHED**2
     newest = {hit.row.object.name for hit in found.hits if isinstance(hit.row, Relation)}
     assert all(name.startswith("person 2 ") for name in newest)
 

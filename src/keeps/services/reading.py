@@ -14,7 +14,7 @@ from keeps.core.fusion import SMALL_POOL, Fused, Signals
 from keeps.core.sessions import Chunk, Turn
 from keeps.core.traces import Weighed
 from keeps.core.validity import answers, offered
-from keeps.services.legs import Mark, Question
+from keeps.services.question import Mark, Question
 from keeps.services.runtime import Context
 from keeps.store import facts as store_facts
 from keeps.store import hits as store_hits

@@ -19,7 +19,8 @@ from keeps.core.traces import Classification, ReadTrace, Tier
 from keeps.core.validity import NOW, When
 from keeps.finder.local import stemmer
 from keeps.services import legs, traces
-from keeps.services.legs import Looked, Question, Search
+from keeps.services.legs import Looked, Search
+from keeps.services.question import Question
 from keeps.services.reading import Answer, Hit, Reader, candidates, kind_of
 from keeps.services.runtime import Context, Runtime, new_id
 

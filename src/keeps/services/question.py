@@ -1,0 +1,74 @@
+"""A question as the legs see it, and what a leg has to say of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from keeps.core.entities import EntityRef
+from keeps.core.fusion import Signals
+from keeps.core.modes import Include, Mode
+from keeps.core.validity import NOW, When
+from keeps.finder.base import Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question as the legs see it. `asked`: its words as they are searched; `sets`: what may be read."""
+
+    text: str
+    asked: frozenset[str]
+    sets: frozenset[str]
+    now: datetime
+    mode: Mode = Mode.HYBRID
+    include: frozenset[Include] = frozenset(Include)
+    when: When = NOW
+    labels: frozenset[str] = frozenset()
+    subject: EntityRef | None = None
+
+    @property
+    def kinds(self) -> frozenset[Kind]:
+        """What the finder is to look among."""
+        kinds: set[Kind] = set()
+        if Include.FACTS in self.include:
+            kinds.add("fact")
+        if Include.PASSAGES in self.include:
+            kinds.add("passage")
+        return frozenset(kinds)
+
+    @property
+    def is_narrowed(self) -> bool:
+        """True when the record leaves out some of what a leg finds."""
+        return not self.when.is_now or self.subject is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What the legs say of one row. `lead`: above 0 it comes before what is ranked, the larger first."""
+
+    unit: str
+    signals: Signals
+    lead: float = 0.0
+
+    def __or__(self, other: Mark) -> Mark:
+        """Both as one, each signal at its larger."""
+        one, two = self.signals, other.signals
+        nearer = max(one, two, key=lambda said: -2.0 if said.cosine is None else said.cosine)
+        signals = Signals(
+            text=max(one.text, two.text),
+            share=max(one.share, two.share),
+            cosine=nearer.cosine,
+            usual=nearer.usual,
+            graph=max(one.graph, two.graph),
+            sparse=max(one.sparse, two.sparse),
+            direct=one.direct or two.direct,
+            assistant=one.assistant or two.assistant,
+            before=one.before or two.before,
+        )
+        best = max(self, other, key=lambda mark: max(mark.signals.share, mark.signals.cosine or 0.0))
+        return Mark(unit=best.unit, signals=signals, lead=max(self.lead, other.lead))
+
+
+Marks = Mapping[str, Mark]
+"""What is said of rows, by ref."""
