@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from keeps.core.errors import Invalid
-from keeps.core.text import clean_name, refuse_mark_runs
+from keeps.core.text import clean, clean_name, refuse_mark_runs
 
 MAX_NAME_CHARS: Final = 256
 MAX_KEY_CHARS: Final = 128
@@ -98,7 +98,8 @@ def normalise_name(value: str) -> str:
     """
     current = display_name(value)
     while True:
-        folded = " ".join(unicodedata.normalize("NFC", _SELECTORS.sub("", current.casefold())).split())
+        # Without its neighbour a joiner may have nothing left to join: cleaned again, it goes too.
+        folded = " ".join(clean(_SELECTORS.sub("", current.casefold())).text.split())
         if folded == current:
             break
         current = folded

@@ -2,8 +2,9 @@
 
 Words are folded (compatibility forms, case, accents of Latin and Greek letters), compound names such as
 `getUserName` and `user_name` give their parts and the whole, and scripts that put no space between words
-(Chinese, Japanese, Korean, Thai, Lao, Khmer, Myanmar) give pairs of neighbouring characters. The stemmer
-is handed in, so that this module needs the standard library only.
+(Chinese, Japanese, Korean, Thai, Lao, Khmer, Myanmar) give pairs of neighbouring characters. Arabic words lose
+vowel signs, article and plural endings, Hindi ones their endings; German umlauts are found by both spellings. The
+stemmer, for English, is handed in, so that this module needs the standard library only.
 """
 
 from __future__ import annotations
@@ -74,6 +75,22 @@ SAID: Final = "\ue003"
 
 _SPEAKER: Final = re.compile(r"\s*([^\W\d_][^\n:]{0,39}):\s")
 _MAX_NAME_WORDS: Final = 3
+
+
+# Arabic: vowel signs and the stretching line go; letters that writers use for each other become one.
+# Devanagari: the dot below goes, and both signs for a nasal are one.
+_UNWRITTEN: Final = re.compile("[\u064b-\u0652\u0670\u0640\u093c]")
+_ONE_FOR_MANY: Final = str.maketrans("أإآٱىةँ", "اااايهं")
+_ARABIC: Final = re.compile("[\u0620-\u06d3]+")
+_ARTICLES: Final = ("وال", "بال", "كال", "فال", "لل", "ال")
+_ARABIC_ENDINGS: Final = ("ات", "ون", "ين", "ان", "ها", "ه")
+_DEVANAGARI: Final = re.compile("[\u0900-\u097f]+")
+_HINDI_ENDINGS: Final = tuple("ियां ियों ाओं ाएं ुओं ुएं ओं एं ों ें ीं ां ा े ी ो ि ु ू".split())
+_ROOT: Final = 3
+"""Letters of a word that must be left when something is taken off its beginning: most Arabic roots have three."""
+_UMLAUT: Final = re.compile("[äöüÄÖÜ]")
+_WHOLE: Final = re.compile(r"[^\W_]+")
+_SPELLED: Final = {ord(one): two for one, two in zip("äöüÄÖÜ", ("ae", "oe", "ue", "Ae", "Oe", "Ue"), strict=True)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +177,11 @@ def _terms(text: str, stem: Stem, *, asking: bool) -> Iterator[tuple[str, bool]]
             place = found.end()
         if place < len(run):
             yield from _compound(run[place:], stem)
+    if not text.isascii() and _UMLAUT.search(text):
+        for word in _WHOLE.findall(text):
+            if _UMLAUT.search(word):
+                # The other spelling stands beside the word, and does not make the text longer.
+                yield _term(word.translate(_SPELLED), stem)[0], asking
 
 
 def _runs(text: str) -> Iterator[str]:
@@ -168,7 +190,7 @@ def _runs(text: str) -> Iterator[str]:
         cleaned, pattern = text, _ASCII_RUN
     else:
         plain = compatible(_APOSTROPHE.sub("'", text))
-        cleaned, pattern = _unaccented(_visible(plain)), _RUN
+        cleaned, pattern = _one_spelling(_unaccented(_visible(plain))), _RUN
     for found in pattern.finditer(cleaned):
         run = found.group()
         if "'" in run:
@@ -185,6 +207,11 @@ def _visible(text: str) -> str:
     if text.isascii():
         return text
     return _HIDDEN.sub("", text.replace("\u200b", " "))
+
+
+def _one_spelling(text: str) -> str:
+    """Arabic and Devanagari without what may be written or left out, one letter for those that replace each other."""
+    return text if text.isascii() else _UNWRITTEN.sub("", text).translate(_ONE_FOR_MANY)
 
 
 def _compound(run: str, stem: Stem) -> Iterator[tuple[str, bool]]:
@@ -218,7 +245,28 @@ def _term_of(word: str, stem: Stem) -> tuple[str, bool]:
         return folded, False
     if folded.isascii() and folded.isalpha() and len(folded) <= MAX_TERM_CHARS:
         return stem(folded), True
-    return folded[:MAX_TERM_CHARS], True
+    return _bare(folded)[:MAX_TERM_CHARS], True
+
+
+def _bare(word: str) -> str:
+    """An Arabic word without article and ending, a Hindi one without its ending; any other as it is."""
+    if _ARABIC.fullmatch(word):
+        return _without_end(_without_article(word), _ARABIC_ENDINGS, left=3)
+    if _DEVANAGARI.fullmatch(word):
+        return _without_end(word, _HINDI_ENDINGS, left=2)
+    return word
+
+
+def _without_article(word: str) -> str:
+    for article in _ARTICLES:
+        if word.startswith(article) and len(word) - len(article) >= _ROOT:
+            return word[len(article) :]
+    # "And" is written together with its word; many short words begin with the same letter.
+    return word[1:] if word.startswith("و") and len(word) > _ROOT + 1 else word
+
+
+def _without_end(word: str, endings: tuple[str, ...], *, left: int) -> str:
+    return next((word[: -len(end)] for end in endings if word.endswith(end) and len(word) - len(end) >= left), word)
 
 
 def _pairs(run: str, *, asking: bool) -> Iterator[tuple[str, bool]]:
