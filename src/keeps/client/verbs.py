@@ -68,7 +68,8 @@ class When(TypedDict, total=False):
 
 class Asked(When, total=False):
     """How to ask. `k`: hits at most, 1 to 50, else 10. `lens`: only what belongs to these scopes. `labels`: all of
-    them. `include`: facts, passages, or both. `session`: the one the question is asked in."""
+    them. `include`: facts, passages, or both. `session`: the one the question is asked in. `min_score`: what scores
+    less is left out, 0 to 1."""
 
     k: int
     mode: Literal["hybrid", "bm25", "vector", "graph"]
@@ -77,6 +78,7 @@ class Asked(When, total=False):
     include: Sequence[Literal["facts", "passages"]]
     session: str
     include_duplicates: bool
+    min_score: float
 
 
 _WIRE_NAMES = {
@@ -86,6 +88,7 @@ _WIRE_NAMES = {
     "valid_from": "validFrom",
     "valid_until": "validUntil",
     "include_duplicates": "includeDuplicates",
+    "min_score": "minScore",
 }
 _WRITTEN = Written.__optional_keys__
 _WHEN = When.__optional_keys__
@@ -226,7 +229,9 @@ class Client:
         dry_run: bool = False,
         lens: ScopeSpelling | None = None,
     ) -> ForgetOut:
-        """Retire what equals the words, or what has these ids; with `purge` erase it. `dry_run` only tells.
+        """Retire what equals the words or, when nothing does, what they can only mean, and what has these ids.
+
+        With `purge` erase what is named exactly. `dry_run` only tells.
 
         Raises: Invalid, Forbidden.
         """

@@ -103,7 +103,8 @@ class Said:
                     if word[0].isupper() and _tells(folded):
                         order.append(folded)
         content = {term for term in words.question(text, stem) if term not in words.STOP_WORDS and term not in _LIGHT}
-        content -= {stem(word) for word in _LIGHT if word.isascii()}
+        content -= {stem(word) for word in (*_LIGHT, *_NUMBER_WORDS)}
+        content = {term for term in content if not any(char.isdigit() for char in term)}
         return cls(frozenset(numbers), frozenset(names), tuple(order), frozenset(plain), frozenset(content))
 
     @property
@@ -152,7 +153,6 @@ def rivals(candidates: Sequence[Said]) -> frozenset[int]:
     """Places of those that name others than their neighbours do: the words asked with do not say which is meant."""
     torn: set[int] = set()
     for (one, first), (other, second) in combinations(enumerate(candidates), 2):
-        here, there = first.names | first.numbers, second.names | second.numbers
-        if here - second.every and there - first.every:
+        if set(first.order) - second.every and set(second.order) - first.every:
             torn |= {one, other}
     return frozenset(torn)

@@ -17,6 +17,8 @@ from keeps.core.references import KeyReference, parse_reference
 from keeps.core.scopes import Lens, Pattern, Scope
 from keeps.core.sessions import RENDERED, Session
 from keeps.core.text import fold
+from keeps.services import meant
+from keeps.services.meant import Meant
 from keeps.services.runtime import Context
 from keeps.store import erase as store_erase
 from keeps.store import facts as store_facts
@@ -53,7 +55,7 @@ class Unit:
 class Choice:
     """What was chosen: the order, where its rows lie, the names to hold alone meanwhile, the units behind it.
 
-    `unknown`: places among the ids of those that name nothing.
+    `unknown`: places among the ids of those that name nothing. `meant`: what the words come near to.
     """
 
     order: Order
@@ -62,13 +64,18 @@ class Choice:
     units: list[Unit] = field(default_factory=list[Unit])
     remaining: int = 0
     unknown: tuple[int, ...] = ()
+    meant: Meant = field(default_factory=Meant)
 
 
 class Chooser:
     """What a caller may give up, and what a phrase or an id names within it."""
 
-    def __init__(self, context: Context, region: Region, lens: Lens, gone: Gone) -> None:
+    def __init__(
+        self, context: Context, region: Region, lens: Lens, gone: Gone, *, readable: Collection[str] = ()
+    ) -> None:
+        """`readable`: scope sets the caller may read: what words only come near to is looked for in those alone."""
         self._context = context
+        self._readable = readable
         self._region = region
         self._lens = lens
         self._gone = gone
@@ -89,12 +96,26 @@ class Chooser:
         return erasure.fate(scope, erasure.given_up(scope, self._region, self._lens), self._gone)
 
     async def choose(self, query: str | None, ids: Sequence[str]) -> Choice:
-        """What the words equal, at most `MAX_BY_WORDS` memories, and what the ids name."""
+        """What the words equal or, where they equal nothing, mean: `MAX_BY_WORDS` memories at most; what the ids name.
+
+        What is deleted for good must be named exactly.
+        """
         by_id, unknown = await self._by_ids(ids)
         by_words = await self._by_words(query) if query and query.strip() else []
+        near = Meant()
+        if query and not by_words and not _names_something(query):
+            near = await meant.meant_by(self._context, query, self.own.keys() & set(self._readable))
+            if self._gone is Gone.RETIRE:
+                by_words = await self._in_order(near.refs)
         choice = await self._choice([*by_id, *by_words[:MAX_BY_WORDS]], remaining=max(0, len(by_words) - MAX_BY_WORDS))
-        choice.unknown = unknown
+        choice.unknown, choice.meant = unknown, near
         return choice
+
+    async def _in_order(self, refs: Sequence[str]) -> list[Unit]:
+        """The memories of rows, in the order of the rows."""
+        units, _ = await self._by_ids(refs)
+        place = {ref: number for number, ref in enumerate(refs)}
+        return sorted(units, key=lambda unit: min(place.get(ref_of_row(row), len(refs)) for row in unit.rows))
 
     async def choose_entity(self, ref: EntityRef) -> Choice:
         """Everything about an entity."""
@@ -288,6 +309,11 @@ def _reference(text: str) -> EntityRef | KeyReference | None:
     except Invalid:
         return None
     return reference if isinstance(reference, EntityRef | KeyReference) else None
+
+
+def _names_something(text: str) -> bool:
+    """True for an id and a reference: they name one thing, and mean nothing when that is not there."""
+    return _ID.fullmatch(text.strip()) is not None or _is_path(text)
 
 
 def _is_path(text: str) -> bool:

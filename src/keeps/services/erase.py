@@ -44,7 +44,8 @@ _ERASING: Final = "erasing"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forget:
-    """What to forget: what `query` equals or refers to, and what `ids` name. `lens` bounds both; `purge` deletes."""
+    """What to forget: what `query` equals, refers to or else means, and what `ids` name. `lens` bounds both. `purge`
+    deletes, and takes what is named exactly alone."""
 
     query: str | None = None
     ids: tuple[str, ...] = ()
@@ -55,7 +56,8 @@ class Forget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NearMiss:
-    """A row that comes near the words and stays. `score` 0..1: how much of the words it holds."""
+    """A row that comes near the words and stays. `score` 0..1: how much of the words it holds, or how near its meaning
+    is, whichever is more."""
 
     ref: str
     text: str
@@ -74,7 +76,8 @@ class Match:
 class Forgotten:
     """What went. `rows` of the record, `memories` as a person counts them; of the rows, `released` stay for
     co-owners. `remaining`: memories the words name beyond the limit; say it again for those. `unknown`: places
-    among the ids of those that name nothing that can go. `matches`, `near_misses`: only when nothing went yet."""
+    among the ids of those that name nothing that can go. `matches`, `near_misses`: only when nothing went yet.
+    `degraded`: `vector` when meaning was to be asked and could not."""
 
     rows: int
     memories: int
@@ -84,6 +87,7 @@ class Forgotten:
     released: int = 0
     remaining: int = 0
     unknown: tuple[int, ...] = ()
+    degraded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +100,8 @@ class ScopeForgotten:
 
 
 async def forget(rt: Runtime, context: Context, caller: Caller, request: Forget) -> Forgotten:
-    """Retire or purge what the request names exactly, inside what the caller may forget.
+    """Retire what the request names exactly or, where it names nothing, what its words can only mean; or purge what it
+    names exactly. All inside what the caller may forget.
 
     Raises:
         Invalid: neither words nor ids.
@@ -109,7 +114,9 @@ async def forget(rt: Runtime, context: Context, caller: Caller, request: Forget)
     if not region:
         raise Forbidden("this key may not forget anything: it needs memory:forget over some scope")
     gone = Gone.PURGE if request.purge else Gone.RETIRE
-    chooser = Chooser(context, region, request.lens, gone)
+    # Who may forget need not be someone who may read: texts are told to readers alone.
+    told_to = context.sets.readable(caller.region(Verb.MEMORY_READ))
+    chooser = Chooser(context, region, request.lens, gone, readable=told_to)
 
     async def choose() -> Choice:
         return await chooser.choose(request.query, request.ids)
@@ -119,12 +126,10 @@ async def forget(rt: Runtime, context: Context, caller: Caller, request: Forget)
     choice = await choose()
     planned = await store_erase.plan(context.db, context.sets, choice.order, rt.clock())
     told = _forgotten(choice, _Done().add(planned))
-    # Who may forget need not be someone who may read: texts are told to readers alone.
-    told_to = context.sets.readable(caller.region(Verb.MEMORY_READ))
     return replace(
         told,
         matches=tuple(_matches(choice, set(told.refs), told_to)),
-        near_misses=await _near_misses(context, request.query or "", set(told.refs), told_to & chooser.own.keys()),
+        near_misses=await _near_misses(context, request.query or "", choice, told_to & chooser.own.keys()),
     )
 
 
@@ -313,6 +318,7 @@ def _forgotten(choice: Choice, done: _Done) -> Forgotten:
         released=released,
         remaining=choice.remaining,
         unknown=choice.unknown,
+        degraded=("vector",) if choice.meant.late else (),
     )
 
 
@@ -353,18 +359,22 @@ def _text_of(row: Record) -> str:
     return row["content"] if row["id"].table_name == "turn" else row.get("description") or row["summary"]
 
 
-async def _near_misses(context: Context, query: str, chosen: set[str], own: Collection[str]) -> tuple[NearMiss, ...]:
+async def _near_misses(context: Context, query: str, choice: Choice, own: Collection[str]) -> tuple[NearMiss, ...]:
     """What comes near the words in scope sets, best first, without what they name."""
     if not query.strip() or not own:
         return ()
+    chosen = choice.order.rows
     try:
         hits = await context.finder.find(query, own, limit=NEAR_MISSES + len(chosen))
     except FinderLost:
         await index.catch_up(context.indexed)
         return ()
-    hits = [hit for hit in hits if hit.ref not in chosen][:NEAR_MISSES]
-    texts = await _texts(context, [hit.ref for hit in hits], own)
-    return tuple(NearMiss(ref=hit.ref, text=texts[hit.ref], score=hit.share) for hit in hits if hit.ref in texts)
+    scores = {hit.ref: hit.share for hit in hits}
+    for ref, cosine in choice.meant.near:
+        scores[ref] = max(cosine, scores.get(ref, 0.0))
+    refs = sorted((ref for ref in scores if ref not in chosen), key=lambda ref: -scores[ref])[:NEAR_MISSES]
+    texts = await _texts(context, refs, own)
+    return tuple(NearMiss(ref=ref, text=texts[ref], score=min(1.0, scores[ref])) for ref in refs if ref in texts)
 
 
 async def _texts(context: Context, refs: Sequence[str], own: Iterable[str]) -> dict[str, str]:

@@ -72,16 +72,21 @@ class Filling:
         self.turnout = Turnout()
         self.first: set[str] = set()
 
+    async def look(self, own: Watched) -> list[Generation]:
+        """Let questions use what the record has, before anything is loaded; the spaces that can be used."""
+        held = await store_vectors.generations(self._at.db)
+        usable = [each for each in held if each.space.model == own.model or self.watched(each) is not None]
+        self.turnout = turnout(usable, own.model)
+        return usable
+
     async def arrange(self, own: Watched) -> bool:
         """Bring the spaces of record and index to what is wanted; False while there is nothing to have vectors of."""
         self._own = own
         db, finder = self._at.db, self._at.finder
-        held = await store_vectors.generations(db)
-        usable = [each for each in held if each.space.model == own.model or self.watched(each) is not None]
-        plan = turnout(usable, own.model)
+        usable = await self.look(own)
+        plan = self.turnout
         if not any(each.space.model == own.model for each in usable):
             if not await finder.lacking(Space(own.model, 1), limit=1):
-                self.turnout = plan
                 return False
             await self._load(own)
             space = await own.space()
@@ -94,7 +99,7 @@ class Filling:
             if generation is not None:
                 await finder.begin_space(generation.space)
         wanted = {each.space for each in (plan.answers, plan.fills) if each is not None}
-        await self._drop([each.space for each in held if each.space not in wanted])
+        await self._drop([each.space for each in await store_vectors.generations(db) if each.space not in wanted])
         await self._drop([each.space for each in await finder.spaces() if each.space not in wanted])
         return True
 

@@ -145,9 +145,12 @@ class Vectors:
 
     async def start(self) -> None:
         """Begin to follow. Where there are to be no vectors, those left from before go first."""
-        if self.mode is IndexMode.DURABLE:
-            with suppress(KeepsError, FinderLost):  # the follower tries it again
+        own, _ = self._own()
+        with suppress(KeepsError, FinderLost):  # the follower tries it again
+            if self.mode is IndexMode.DURABLE:
                 await self._remove()
+            elif own is not None:
+                await self._filling.look(own)
         self._task = asyncio.create_task(self._follow())
         self._woken.set()
 
@@ -325,7 +328,11 @@ class Vectors:
                 raise EmbedderLost(fault)
             return
         if not self._arranged:
-            self._arranged = await self._filling.arrange(own)
+            try:
+                self._arranged = await self._filling.arrange(own)
+            except EmbedderLost:  # what answers goes on with what is written meanwhile
+                await self._filling.bring_up(self._woken.is_set)
+                raise
         if self._arranged:
             await self._filling.bring_up(self._woken.is_set)
             await self._filling.flip()

@@ -19,7 +19,8 @@ else:
 
 
 class ForgetIn(WireIn):
-    """What to forget: words, row ids, or references. `dryRun` only tells; `purge` erases instead of retiring."""
+    """What to forget: words, row ids, or references. `dryRun` only tells; `purge` erases instead of retiring, and then
+    words must be exact."""
 
     model_config = example(query="attribute:person/mara/role", dryRun=True)
     also: ClassVar[Mapping[str, tuple[str, ...]]] = {"lens": ("scope", "scopes")}
@@ -55,7 +56,8 @@ class Match(WireOut):
 
 
 class NearMiss(WireOut):
-    """What the words come near to but would not remove. `score` 0..1: how much of the words it holds."""
+    """What the words come near to but would not remove. `score` 0..1: how much of the words it holds, or how near its
+    meaning is, whichever is more."""
 
     id: str
     text: str
@@ -68,7 +70,7 @@ class ForgetOut(WireOut):
     Of the rows, `released` stay for their other owners. `remaining` memories the words name beyond the limit.
     `ids`, `matches` (the first 20 memories of what the caller may read) and `nearMisses` only when nothing was
     removed yet. `unknownIds`: those of the ids that name nothing that can go; once something was removed by their
-    place, `ids[0]`.
+    place, `ids[0]`. `degraded`: `vector` when the words equal nothing and their meaning could not be asked.
     """
 
     deleted: int
@@ -79,6 +81,7 @@ class ForgetOut(WireOut):
     ids: tuple[str, ...] | None = None
     matches: tuple[Match, ...] | None = None
     near_misses: tuple[NearMiss, ...] | None = None
+    degraded: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, gone: Forgotten, asked: ForgetIn) -> Self:
@@ -90,6 +93,7 @@ class ForgetOut(WireOut):
             released=gone.released or None,
             remaining=gone.remaining or None,
             unknown_ids=unknown or None,
+            degraded=gone.degraded or None,
         )
         if not asked.dry_run:
             return told

@@ -1,0 +1,198 @@
+"""Forgetting by meaning: what the words can only mean goes, look-alikes stay, and what is not sure is told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from keeps.config import Config
+from keeps.models.fake import FakeEmbedder, Faulty
+from keeps.models.minilm import MiniLM
+from keeps.services import contexts
+from keeps.services.erase import Forget, Forgotten, forget
+from keeps.services.recall import Recall, recall
+from keeps.services.remember import Message, Remember, remember
+from keeps.services.runtime import Context, Runtime, open_runtime
+from keeps.store import vectors as store_vectors
+from keeps.store.db import Engine
+from keeps.wire.forget import ForgetIn, ForgetOut
+from tests.services import saying
+from tests.services.conftest import caller
+from tests.services.saying import fact
+from tests.services.test_vectors import is_settled, opened, say, until
+
+KEY = "The spare key hangs behind the oven"
+ASKED = "the spare key is behind the oven"
+
+
+@pytest_asyncio.fixture
+async def place(engine_of_the_run: Engine) -> AsyncIterator[tuple[Runtime, Context]]:
+    async with opened(engine_of_the_run, FakeEmbedder()) as made:
+        yield made
+
+
+async def told(rt: Runtime, context: Context, *texts: str) -> list[str]:
+    refs = await say(rt, context, *texts)
+    await until(context, is_settled)
+    return refs
+
+
+async def gone(rt: Runtime, context: Context, words: str, **how: object) -> Forgotten:
+    return await forget(rt, context, caller("/*"), Forget(query=words, **how))  # pyright: ignore[reportArgumentType]
+
+
+async def test_what_the_words_mean_is_retired(place: tuple[Runtime, Context]) -> None:
+    rt, context = place
+    key, bread = await told(rt, context, KEY, "Fresh bread smells of yeast")
+    done = await gone(rt, context, ASKED)
+    assert (done.memories, done.refs, done.degraded) == (1, (key,), ())
+    found = await recall(rt, context, caller("/*"), Recall(query="Where is the spare key? What smells of yeast?"))
+    assert [hit.row.id for hit in found.hits] == [bread.removeprefix("turn:")]
+
+
+async def test_an_exact_text_takes_nothing_beside_it(place: tuple[Runtime, Context]) -> None:
+    rt, context = place
+    key, near = await told(rt, context, KEY, ASKED)
+    assert (await gone(rt, context, KEY.upper())).refs == (key,)
+    assert (await gone(rt, context, ASKED)).refs == (near,)
+
+
+async def test_a_dry_run_shows_what_would_go_and_what_comes_near(place: tuple[Runtime, Context]) -> None:
+    rt, context = place
+    key, other = await told(rt, context, KEY, "The spare key hangs behind the stove")
+    done = await gone(rt, context, ASKED, dry_run=True)
+    assert [match.ref for match in done.matches] == [key]
+    assert [(miss.ref, 0.5 < miss.score <= 1) for miss in done.near_misses] == [(other, True)]
+    assert (await gone(rt, context, ASKED)).refs == (key,)
+
+
+async def test_a_purge_takes_what_is_named_exactly_alone(place: tuple[Runtime, Context]) -> None:
+    rt, context = place
+    (key,) = await told(rt, context, KEY)
+    near = await gone(rt, context, ASKED, purge=True, dry_run=True)
+    assert (near.rows, [miss.ref for miss in near.near_misses]) == (0, [key])
+    assert (await gone(rt, context, ASKED, purge=True)).rows == 0
+    assert (await gone(rt, context, KEY, purge=True)).refs == (key,)
+
+
+async def test_between_names_that_were_not_said_nothing_is_chosen(place: tuple[Runtime, Context]) -> None:
+    rt, context = place
+    refs = await told(rt, context, "Mara is allergic to peanuts", "Tom is allergic to peanuts")
+    done = await gone(rt, context, "allergic to peanuts", dry_run=True)
+    assert (done.rows, {miss.ref for miss in done.near_misses}) == (0, set(refs))
+    assert (await gone(rt, context, "that Mara is allergic to peanuts")).refs == (refs[0],)
+    assert (await gone(rt, context, "allergic to peanuts")).refs == (refs[1],)
+
+
+async def test_facts_go_with_their_whole_chain(place: tuple[Runtime, Context]) -> None:
+    rt, context = place
+    await saying.say(rt, context, caller("/*"), fact("role", "cook"))
+    await saying.say(rt, context, caller("/*"), fact("role", "pilot"))
+    await until(context, is_settled)
+    done = await gone(rt, context, "the role of Mara is pilot")
+    assert (done.memories, done.rows >= 2) == (1, True)
+    assert not (await recall(rt, context, caller("/*"), Recall(query="What is the role of Mara?"))).hits
+
+
+async def test_at_most_twenty_go_and_the_rest_is_told(place: tuple[Runtime, Context]) -> None:
+    rt, context = place
+    await told(rt, context, *(f"the boat is old and needs paint{'!' * n}" for n in range(25)))
+    done = await gone(rt, context, "the old boat needs paint")
+    assert (done.memories, done.remaining) == (20, 5)
+
+
+async def test_a_text_of_many_passages_is_never_meant_as_a_whole(place: tuple[Runtime, Context]) -> None:
+    rt, context = place
+    (long,) = await told(rt, context, f"{KEY}. " * 120)
+    done = await gone(rt, context, ASKED, dry_run=True)
+    assert (done.rows, [miss.ref for miss in done.near_misses]) == (0, [long])
+
+
+async def test_only_what_the_caller_may_forget_and_read_is_meant(place: tuple[Runtime, Context]) -> None:
+    rt, context = place
+    for home in ("user/mara", "user/tom"):
+        writer = caller(f"{home}/*", home=home)
+        await remember(rt, context, writer, Remember(messages=[Message(text=KEY)]))
+    await until(context, is_settled)
+    done = await forget(rt, context, caller("user/tom/*", home="user/tom"), Forget(query=ASKED))
+    assert done.memories == 1
+    assert [
+        len((await recall(rt, context, caller(f"{home}/*"), Recall(query="spare key"))).hits)
+        for home in ("user/mara", "user/tom")
+    ] == [1, 0]
+
+
+@pytest.mark.parametrize("words", ["turn:aaaaaaaaaaaaaaaaaaaa", "person/mara/role", "attribute:person/mara/role"])
+async def test_an_id_and_a_reference_mean_nothing_else(place: tuple[Runtime, Context], words: str) -> None:
+    rt, context = place
+    await told(rt, context, "mara role", "turn aaaaaaaaaaaaaaaaaaaa", "person mara role")
+    assert (await gone(rt, context, words)).rows == 0
+
+
+async def test_an_embedder_that_fails_leaves_the_exact_rule_and_is_told(engine_of_the_run: Engine) -> None:
+    embedder = Faulty(FakeEmbedder())
+    async with opened(engine_of_the_run, embedder) as (rt, context):
+        (key,) = await told(rt, context, KEY)
+        embedder.fail = True
+        asked = ForgetIn(query=ASKED)
+        done = await forget(rt, context, caller("/*"), asked.to_core())
+        assert (done.rows, ForgetOut.of(done, asked).degraded) == (0, ("vector",))
+        assert (await gone(rt, context, KEY)).refs == (key,)
+
+
+async def test_without_vectors_by_choice_nothing_is_degraded(engine_of_the_run: Engine) -> None:
+    async with opened(engine_of_the_run) as (rt, context):
+        await say(rt, context, KEY)
+        done = await gone(rt, context, ASKED)
+        assert (done.rows, done.degraded) == (0, ())
+
+
+async def test_what_was_just_written_is_meant_too(place: tuple[Runtime, Context]) -> None:
+    rt, context = place
+    await told(rt, context, "one thing")
+    (key,) = await say(rt, context, KEY)
+    assert (await gone(rt, context, ASKED)).refs == (key,)
+
+
+async def test_the_ledger_forgets_it_again_after_a_restore(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("m")
+    config = Config(data=folder, embedder="fake")
+    async with open_runtime(config) as rt:
+        await contexts.bootstrap(rt, "acme")
+        context = await rt.context("acme")
+        (key,) = await told(rt, context, KEY)
+        assert (await gone(rt, context, ASKED)).refs == (key,)
+        # As in a record restored from before: the row is back, and the tombstone not yet carried out.
+        await context.db.run("UPDATE turn SET forgotten_at = NONE, status = 'confirmed' RETURN NONE;")
+        await context.db.run("UPDATE meta:state SET tombstone = 0 RETURN NONE;")
+    async with open_runtime(config) as rt:
+        context = await rt.context("acme")
+        assert not (await recall(rt, context, caller("/*"), Recall(query="spare key"))).hits
+        assert not await store_vectors.count(context.db)
+
+
+PEOPLE = "Amara Bela Carys Dov Elif Farid Greta Hiro".split()
+THINGS = "amber heron/crooked lantern/velvet anvil/silent compass/copper teapot/lunar beetle".split("/")
+DOES = ("keeps a spare key under the {}", "collects {} postcards", "wrote a poem about a {}")
+
+
+@pytest.mark.slow
+async def test_sentences_made_alike_lose_none_but_the_one_that_was_meant(engine_of_the_run: Engine) -> None:
+    facts = {
+        f"{PEOPLE[(n + m) % len(PEOPLE)]} {DOES[m].format(thing)}": f"that {PEOPLE[(n + m) % len(PEOPLE)]} "
+        + DOES[m].format(thing).replace("keeps", "keeps us").replace("wrote", "has written")
+        for n, thing in enumerate(THINGS)
+        for m in range(len(DOES))
+    }
+    async with opened(engine_of_the_run, MiniLM()) as (rt, context):
+        refs = dict(zip(facts, await say(rt, context, *facts), strict=True))
+        await until(context, is_settled, within_s=60)
+        meant = list(facts)[::3]
+        forgotten = 0
+        for text in meant:
+            done = await gone(rt, context, facts[text])
+            assert set(done.refs) <= {refs[text]}, (text, facts[text])
+            forgotten += len(done.refs)
+        assert forgotten >= len(meant) // 2
