@@ -8,7 +8,7 @@ length 1 fits a 64-bit float exactly, in whatever order they are added.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ Singles = NDArray[np.float32]
 Halves = NDArray[np.float16]
 Words = NDArray[np.uint64]
 Places = NDArray[np.intp]
+
+_F = TypeVar("_F", np.float32, np.float64)
 
 EXACT_ROWS: Final = 20_000
 """Up to so many rows each is compared with the question; above, only those whose signs agree most."""
@@ -112,11 +114,12 @@ class Vectors:
                 order = order[:room]  # behind these, one that was left out might come first
             found: list[Neighbour] = []
             seen: set[int] = set()
-            for place in order.tolist():
-                group = int(columns.group[some[place]])
+            ordered = some[order]
+            told = zip(ordered.tolist(), columns.group[ordered].tolist(), exact[order].tolist(), strict=True)
+            for row, group, cosine in told:
                 if group not in seen:
                     seen.add(group)
-                    found.append(Neighbour(int(some[place]), float(exact[place])))
+                    found.append(Neighbour(row, cosine))
                     if len(found) == limit:
                         return found
             if len(some) == len(rows):
@@ -131,8 +134,8 @@ class Vectors:
             among = among[np.argpartition(columns.tie[among], MEAN_ROWS)[:MEAN_ROWS]]
         # Sums of multiples of 2^-24 are exact, so the mean does not depend on the order of rows.
         mean = self._matrix[self._place[among] - 1].sum(axis=0, dtype=np.float64) / len(among)
-        usual = self._products(mean, np.array([hit.row for hit in found], np.int32))
-        return [hit._replace(usual=float(value)) for hit, value in zip(found, usual, strict=True)]
+        usual = self._products(mean, np.array([hit.row for hit in found], np.int32)).tolist()
+        return [Neighbour(row, cosine, value) for (row, cosine, _), value in zip(found, usual, strict=True)]
 
     def cosines(self, question: Singles, rows: Ints) -> Floats:
         """The cosine of each of `rows`, which all have vectors: the same number wherever it is reckoned."""
@@ -141,17 +144,17 @@ class Vectors:
     def _products(self, question: Floats, rows: Ints) -> Floats:
         """The products of `rows` with a vector not longer than 1, exactly, once that is rounded."""
         rounded = np.rint(question * _GRID) / _GRID
-        return self._matrix[self._place[rows] - 1].astype(np.float64) @ rounded
+        return _times(self._matrix[self._place[rows] - 1].astype(np.float64), rounded)
 
     def _rough(self, question: Singles, rows: Ints) -> Singles:
         """Cosines that may be wrong in the last digits."""
         slots = self._place[rows] - 1
         if len(slots) * 2 > self._slots:
-            return (self._matrix[: self._slots] @ question)[slots]
+            return _times(self._matrix[: self._slots], question)[slots]
         found = np.empty(len(slots), np.float32)
         for start in range(0, len(slots), _AT_ONCE):
             some = slice(start, start + _AT_ONCE)
-            found[some] = self._matrix[slots[some]] @ question
+            found[some] = _times(self._matrix[slots[some]], question)
         return found
 
     def _agreeing(self, question: Singles, rows: Ints, count: int) -> Places:
@@ -189,6 +192,14 @@ class Vectors:
             signs = np.zeros((len(self._signs), room), np.uint64)
             signs[:, : self._slots] = self._signs[:, : self._slots]
             self._signs = signs
+
+
+def _times(lines: NDArray[_F], vector: NDArray[_F]) -> NDArray[_F]:
+    """The product of each line with a vector, in this thread.
+
+    `@` would share so small a piece of work with other threads, which wait for each other on a busy machine.
+    """
+    return np.einsum("ij,j->i", lines, vector)
 
 
 def _words(dims: int) -> int:
