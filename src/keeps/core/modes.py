@@ -15,7 +15,7 @@ class Infer(StrEnum):
 
 
 class Mode(StrEnum):
-    """Which legs answer. Until there are vectors `vector` finds nothing and says so."""
+    """Which legs answer: meaning, words, the graph of entities, or all of them together."""
 
     HYBRID = "hybrid"
     VECTOR = "vector"
