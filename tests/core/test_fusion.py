@@ -25,6 +25,9 @@ def signals(draw: st.DrawFn) -> Signals:
         graph=draw(st.just(0.0) | parts),
         direct=draw(st.integers(0, 9)) == 0,
         assistant=draw(st.booleans()),
+        asks=draw(st.booleans()),
+        usual=draw(parts),
+        before=draw(st.none() | st.integers(0, 60).map("r{:03}".format)),
     )
 
 
@@ -124,6 +127,28 @@ def test_what_a_person_said_stands_above_what_an_assistant_said_alike() -> None:
     assert fused["b"].score > fused["a"].score
     small = {f.ref: f for f in fuse({ref: pool[ref] for ref in ("a", "b")})}
     assert small["b"].order > small["a"].order
+
+
+def test_what_tells_stands_above_what_asks_alike() -> None:
+    alike = Signals(text=5.0, share=0.7, cosine=0.5)
+    pool = usual() | {"a": replace(alike, asks=True), "b": alike, "c": replace(alike, asks=True, cosine=0.7)}
+    assert order(pool)[:3] == ["c", "b", "a"]
+
+
+def test_what_is_near_to_everything_stands_below_what_is_near_to_the_question() -> None:
+    pool = usual() | {"small talk": Signals(cosine=0.55, usual=0.5), "answer": Signals(cosine=0.5, usual=0.1)}
+    places = order(pool)
+    assert places.index("answer") < places.index("small talk")
+
+
+def test_what_stands_beside_a_strong_answer_gains_by_it() -> None:
+    alike = Signals(text=1.0, share=0.2, cosine=0.3)
+    strong = Signals(text=9.0, share=1.0, cosine=0.7, before="c")
+    pool = usual() | {"a": alike, "b": replace(alike, before="strong"), "c": alike, "strong": strong}
+    places = order(pool)
+    assert places.index("b") < places.index("a")
+    assert places.index("c") < places.index("a")
+    assert {f.ref: f.score for f in fuse(pool)}["b"] == {f.ref: f.score for f in fuse(pool)}["a"]
 
 
 def test_a_far_better_answer_of_an_assistant_stands_in_front() -> None:

@@ -182,3 +182,13 @@ def test_words_apart_count_as_words_together(parts: list[str]) -> None:
 )
 def test_who_speaks_is_the_name_in_front(text: str, terms: list[str]) -> None:
     assert words.speaker_terms(text, plain) == [words.SAID + term for term in terms]
+
+
+@pytest.mark.parametrize("text", ["Is it late?", "晚了吗？", "هل تأخرت؟", "Really?! Yes."])
+def test_a_question_in_a_text_is_seen(text: str) -> None:
+    assert words.asks(text)
+
+
+@pytest.mark.parametrize("text", ["It is late.", "see https://example.org/?q=tea", ""])
+def test_what_only_tells_asks_nothing(text: str) -> None:
+    assert not words.asks(text)

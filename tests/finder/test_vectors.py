@@ -124,6 +124,19 @@ async def test_both_legs_say_who_spoke(finder: LocalFinder) -> None:
     assert {hit.ref: hit.assistant for hit in await finder.find("apple", ["s1"])} == {"turn:1": True, "turn:2": False}
 
 
+async def test_both_legs_say_in_which_passages_something_is_asked(finder: LocalFinder) -> None:
+    await filled(finder, 0)
+    rows = [
+        turn(1, "apple?", meaning="apple?"),
+        turn(2, "apple.", meaning="apple."),
+        turn(3, "apple?", kind="fact", meaning="apple"),
+    ]
+    await finder.apply(1, put=rows)
+    await finder.put_vectors(SMALL, vectors([1, 2, 3]))
+    for found in (await finder.find("apple", ALL), await finder.near(SMALL, asked(drawn(1)), ALL)):
+        assert {hit.ref: hit.asks for hit in found} == {"turn:1": True, "turn:2": False, "turn:3": False}
+
+
 async def test_what_is_missing_is_told_oldest_first(finder: LocalFinder) -> None:
     rows = [meant(3), meant(1), meant(2, scope_set="s2"), turn(9, "apple without a meaning"), meant(4, live=False)]
     await finder.apply(1, put=rows)

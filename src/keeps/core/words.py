@@ -75,6 +75,7 @@ SAID: Final = "\ue003"
 
 _SPEAKER: Final = re.compile(r"\s*([^\W\d_][^\n:]{0,39}):\s")
 _MAX_NAME_WORDS: Final = 3
+_ASKS: Final = re.compile("[?\uff1f\u061f](?!\\w)")  # not the mark in an address
 
 
 # Arabic: vowel signs and the stretching line go; letters that writers use for each other become one.
@@ -117,6 +118,11 @@ def speaker_terms(text: str, stem: Stem) -> list[str]:
     if found is None or len(found.group(1).split()) > _MAX_NAME_WORDS:
         return []
     return list(dict.fromkeys(SAID + term for term, counted in _terms(found.group(1), stem, asking=True) if counted))
+
+
+def asks(text: str) -> bool:
+    """True when a question is asked in `text`."""
+    return _ASKS.search(text) is not None
 
 
 def question(text: str, stem: Stem, *, limit: int = 1024) -> list[str]:

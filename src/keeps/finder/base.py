@@ -56,6 +56,7 @@ class Found:
     rank: float  # BM25, for the order; comparable within one answer only
     share: float  # 0..1: how much of the question was found, each word weighted by its rarity
     assistant: bool = False
+    asks: bool = False  # it is a passage in which a question is asked
     before: str | None = None  # ref of the turn before it, when that stands in its window
 
 
@@ -67,6 +68,7 @@ class Near:
     unit: str
     cosine: float  # -1..1, of vectors as they are stored
     assistant: bool = False
+    asks: bool = False  # it is a passage in which a question is asked
     usual: float = 0.0  # the same of the mean of what may be found: how near it is to any question
     before: str | None = None  # ref of the turn before it, when that stands in its window
 

@@ -46,6 +46,7 @@ class Row(NamedTuple):
     tie: int
     assistant: bool = False
     meant: bool = False  # it should have a vector
+    asks: bool = False  # a question is asked in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,7 @@ class Columns:
         self.at: Longs = np.zeros(0, np.int64)
         self.tie: Longs = np.zeros(0, np.int64)
         self.assistant: Flags = np.zeros(0, np.bool_)
+        self.asks: Flags = np.zeros(0, np.bool_)
         self.meant: Flags = np.zeros(0, np.bool_)
         self.hurdle: Floats = np.zeros(0, np.float64)  # what occurrences are set against: rises with length
         self.label_sets: list[frozenset[str]] = [frozenset()]
@@ -92,6 +94,7 @@ class Columns:
         self.at[at] = row.at
         self.tie[at] = row.tie
         self.assistant[at] = row.assistant
+        self.asks[at] = row.asks
         self.meant[at] = row.meant
         self.wanting += row.meant
         self.hurdle[at] = ranking.hurdle(ranking.occurrences(row.words, row.before))
@@ -150,6 +153,7 @@ class Columns:
             self.at = grown(self.at, room)
             self.tie = grown(self.tie, room)
             self.assistant = grown(self.assistant, room)
+            self.asks = grown(self.asks, room)
             self.meant = grown(self.meant, room)
             self.hurdle = grown(self.hurdle, room)
             self._scope_set = grown(self._scope_set, room)

@@ -231,11 +231,11 @@ class Search:
 
 
 def _by_words(one: Found) -> Signals:
-    return Signals(text=one.rank, share=one.share, assistant=one.assistant, before=one.before)
+    return Signals(text=one.rank, share=one.share, assistant=one.assistant, asks=one.asks, before=one.before)
 
 
 def _by_meaning(one: Near) -> Signals:
-    return Signals(cosine=one.cosine, usual=one.usual, assistant=one.assistant, before=one.before)
+    return Signals(cosine=one.cosine, usual=one.usual, assistant=one.assistant, asks=one.asks, before=one.before)
 
 
 def with_weights(legs: Mapping[str, Leg], weights: Mapping[str, float]) -> list[Leg]:

@@ -64,6 +64,7 @@ class Mark:
             sparse=max(one.sparse, two.sparse),
             direct=one.direct or two.direct,
             assistant=one.assistant or two.assistant,
+            asks=one.asks or two.asks,
             before=one.before or two.before,
         )
         best = max(self, other, key=lambda mark: max(mark.signals.share, mark.signals.cosine or 0.0))
