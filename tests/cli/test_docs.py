@@ -34,7 +34,7 @@ def test_every_command_is_on_the_page() -> None:
 
 def test_every_option_is_on_the_page_and_every_one_on_the_page_exists() -> None:
     there = {option for command in commands().values() for p in command.params for option in p.opts if "--" in option}
-    there |= {"--help", "--version"}
+    there |= {"--help", "--version", "--install-completion", "--show-completion"}
     named = set(re.findall(r"--[a-z-]+[a-z]", PAGE))
     assert sorted(there - named) == []
     assert sorted(named - there) == []

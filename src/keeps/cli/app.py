@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from typer import completion
 from typer.core import TyperGroup
 
 from keeps.cli.codes import exit_code_of, say_error
@@ -50,6 +53,10 @@ _EPILOG: Final = (
 )
 
 
+_COMPLETIONS: Final = ("--install-completion", "--show-completion")
+_SHELLS: Final = ("bash", "zsh", "fish")
+
+
 class _Commands(TyperGroup):
     """Loads a command's module when the command is named, and turns errors into a line and an exit code."""
 
@@ -63,6 +70,11 @@ class _Commands(TyperGroup):
         group = typer.main.get_group(importlib.import_module(module).app)
         group.name = cmd_name
         return group if cmd_name in GROUPS else group.commands[cmd_name]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[-1] in _COMPLETIONS:  # without the name of a shell: for the one that is in use
+            args = [*args, Path(os.environ.get("SHELL", "")).name]
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
@@ -82,7 +94,7 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=False,  # ours take the name of a shell
     pretty_exceptions_enable=False,
     help="Agent memory that people can see, correct and erase.",
     epilog=_EPILOG,
@@ -95,15 +107,50 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _shell(name: str | None) -> str | None:
+    if name is not None and name not in _SHELLS:
+        raise typer.BadParameter(f"name the shell: {', '.join(_SHELLS)}")
+    return name
+
+
+def _install(ctx: typer.Context, param: typer.CallbackParam, shell: str | None) -> None:
+    completion.install_callback(ctx, param, _shell(shell))
+
+
+def _show(ctx: typer.Context, param: typer.CallbackParam, shell: str | None) -> None:
+    completion.show_callback(ctx, param, _shell(shell))
+
+
 @app.callback()
 def keeps(
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
     ] = False,
+    _install_completion: Annotated[
+        str | None,
+        typer.Option(
+            "--install-completion",
+            metavar="SHELL",
+            callback=_install,
+            is_eager=True,
+            help="Let bash, zsh or fish complete commands and options; the shell in use unless named.",
+        ),
+    ] = None,
+    _show_completion: Annotated[
+        str | None,
+        typer.Option(
+            "--show-completion",
+            metavar="SHELL",
+            callback=_show,
+            is_eager=True,
+            help="Print what that would install, and change nothing.",
+        ),
+    ] = None,
 ) -> None:
     """Agent memory that people can see, correct and erase."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command of this process's command line, and end with its exit code."""
+    completion.get_completion_inspect_parameters()  # makes known how each shell asks
     app(arguments, prog_name="keeps")
