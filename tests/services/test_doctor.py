@@ -28,6 +28,7 @@ from keeps.store.principals import StoredPrincipal
 from keeps.store.secrets import save_keys
 from keeps.store.watermark import Watermark
 from tests.services.conftest import caller
+from tests.services.embedding import embed
 from tests.services.test_archive import filled, opened, snapshot
 
 
@@ -394,3 +395,39 @@ def test_the_id_of_a_context_is_told_from_its_database(id_: str) -> None:
     alone = store_contexts.id_of(name, [])
     assert store_contexts.database_of(alone) == name
     assert alone == id_.lower() or len(id_) > 110
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        ("UPDATE turn SET forgotten_at = time::now() WHERE content = 'Then we row home';", "row is missing or was for"),
+        ("DELETE space;", "vector: its space is missing"),
+        ("UPDATE vector SET bytes = <bytes>'short' WHERE of = (SELECT VALUE of FROM ONLY vector LIMIT 1);", "length"),
+    ],
+)
+async def test_each_fault_of_the_vectors_is_named(home: Path, damage: LiteralString, named: str) -> None:
+    async with opened(home) as at:
+        await filled(at)
+        await embed(at.context)
+    assert said(await doctor(home)) == []
+    async with opened(home) as at:
+        await at.context.db.run(damage)
+    assert any(named in line for line in said(await doctor(home)))
+
+
+async def test_vectors_of_the_index_are_held_against_those_of_the_record(home: Path) -> None:
+    async with opened(home) as at:
+        await filled(at)
+        count = len(await embed(at.context))
+    (file,) = (home / "acme" / "finder").glob("text-*.sqlite3")
+    assert any(f"{count} vectors" in f.message for f in (await doctor(home)).findings if f.check == "finder")
+    with sqlite3.connect(file) as connection:
+        connection.execute("DELETE FROM vector WHERE key = (SELECT MAX(key) FROM vector)")
+    connection.close()
+    report = await doctor(home)
+    assert report.sound
+    assert any("lacks 1 vectors" in f.message for f in report.findings)
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE vector SET bytes = (SELECT bytes FROM vector LIMIT 1)")
+    connection.close()
+    assert any(f"holds {count - 2} vectors that are not" in line for line in said(await doctor(home)))

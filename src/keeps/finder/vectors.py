@@ -25,8 +25,12 @@ _F = TypeVar("_F", np.float32, np.float64)
 EXACT_ROWS: Final = 20_000
 """Up to so many rows each is compared with the question; above, only those whose signs agree most."""
 
-CANDIDATES: Final = 2_000
-"""How many rows at least, by their signs, are then compared exactly."""
+CANDIDATES: Final = 8_000
+"""How many rows at least, by their signs, are then compared exactly.
+
+Of 100,000 vectors of 384 numbers, spread like those of texts, the exact ten first are all found and .96 of the exact
+256; with 2,000 candidates it is .995 and .79, for 2 ms less.
+"""
 
 _AT_ONCE: Final = 2_048
 """Rows multiplied at once: a copy of them stays in the processor's cache."""

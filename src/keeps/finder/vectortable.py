@@ -23,6 +23,10 @@ TABLES: Final = """
 """`vector.key` is the number of the space, then that of the row: two columns for it would cost more bytes."""
 
 _ROW_BITS: Final = 40
+SPACE_OF_KEY: Final = f"(key >> {_ROW_BITS})"
+ROW_OF_KEY: Final = f"(key & {(1 << _ROW_BITS) - 1})"
+"""How SQL reads a key."""
+
 _READ: Final = 4_096
 HALF: Final = np.dtype("<f2")
 SINGLE: Final = np.dtype("<f4")

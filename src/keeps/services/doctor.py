@@ -14,7 +14,8 @@ from typing import Final, Literal
 from keeps.core.access import KeyId
 from keeps.core.erasure import Gone
 from keeps.core.errors import Invalid, KeepsError, StoreRefused
-from keeps.finder.look import look
+from keeps.finder.base import Entry, Stored
+from keeps.finder.look import Seen, digest_of, look
 from keeps.services import index, losses
 from keeps.services.access import ADMIN, is_secret_of, minted_for
 from keeps.services.contexts import OWNER, Reissued
@@ -342,7 +343,13 @@ async def _context(visit: _Visit, engine: Engine, row: ContextRow) -> None:
     if applied > visit.lines and not visit.ledger_damaged:
         _lost(visit, Loss("ledger", row.database, visit.lines, applied, row.id))
     faults: list[Fault] = []
-    for check in (store_checks.scope_sets, store_checks.chains, store_checks.edges, store_checks.numbers):
+    for check in (
+        store_checks.scope_sets,
+        store_checks.chains,
+        store_checks.edges,
+        store_checks.numbers,
+        store_checks.vectors,
+    ):
         faults += await check(db)
     misplaced, gaps = await store_checks.turns(db)
     faults += misplaced
@@ -353,7 +360,7 @@ async def _context(visit: _Visit, engine: Engine, row: ContextRow) -> None:
     for fault in faults:
         visit.problem("rows", f"{_told(fault)}. Keep the folder as it is and report this.", row.id)
     if not faults:
-        visit.good("rows", "Scope sets, chains, edges, turns and passages fit together.", row.id)
+        visit.good("rows", "Scope sets, chains, edges, turns, passages and vectors fit together.", row.id)
         await _finder(visit, db, row)
 
 
@@ -383,10 +390,13 @@ async def _finder(visit: _Visit, db: Db, row: ContextRow) -> None:
     await load_scope_sets(db, sets)
     missing, count = 0, 0
     left = dict(seen.entries)
+    vectors = _Vectors(seen)
     async for entry in index.everything(db, sets):
-        if isinstance(entry, index.Entry):
+        if isinstance(entry, Entry):
             count += 1
             missing += left.pop(entry.unit, None) != (entry.ref, entry.scope_set)
+        elif isinstance(entry, Stored):
+            vectors.compare(entry)
     if missing or left:
         visit.problem(
             "finder",
@@ -394,8 +404,42 @@ async def _finder(visit: _Visit, db: Db, row: ContextRow) -> None:
             f"{folder}; {rebuilt}",
             row.id,
         )
+    elif vectors.foreign:
+        visit.problem(
+            "finder",
+            f"The index holds {vectors.foreign} vectors that are not those of the record: stop keeps and delete "
+            f"{folder}; {rebuilt}",
+            row.id,
+        )
     else:
-        visit.good("finder", f"The index equals the record: {count} entries.", row.id)
+        visit.good("finder", f"The index equals the record: {count} entries, {vectors.equal} vectors.", row.id)
+        if vectors.missing:
+            visit.note("finder", f"The index lacks {vectors.missing} vectors: they are made at the next start.", row.id)
+
+
+class _Vectors:
+    """How the vectors of an index agree with those of its record, counted."""
+
+    def __init__(self, seen: Seen) -> None:
+        self.equal = 0
+        self.missing = 0
+        self._left = {space: dict(units) for space, units in seen.vectors.items()}
+
+    def compare(self, stored: Stored) -> None:
+        """Hold some vectors of the record against the index."""
+        units = self._left.get(stored.space, {})
+        for unit, content in stored.vectors.items():
+            found = units.get(unit)
+            if found is None:
+                self.missing += 1
+            elif found == digest_of(content):
+                del units[unit]
+                self.equal += 1
+
+    @property
+    def foreign(self) -> int:
+        """Vectors of the index that the record does not have, or has otherwise."""
+        return sum(map(len, self._left.values()))
 
 
 def problems(findings: Sequence[Finding]) -> list[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from keeps.store.db import Db
+from keeps.store.db import Db, RecordID
 from keeps.store.rows import Record, key_of
 from keeps.store.tables import tables
 
@@ -13,6 +13,7 @@ SHOWN: Final = 5
 """How many ids a fault names."""
 
 _SCAN_S: Final = 120.0
+_AT_ONCE: Final = 1_000
 _UNSCOPED: Final = frozenset({"scope_set", "chain"})
 """Tables with a field of that name that are looked at elsewhere."""
 
@@ -112,6 +113,26 @@ async def numbers(db: Db) -> list[Fault]:
     """Changes above the number the record says it ends at."""
     last = int((await db.run("SELECT VALUE seq FROM ONLY meta:state;"))[0] or 0)
     return _fault("change: above the last number", [_ref({"id": i}) for i in await _ids(db, "change") if i.id > last])
+
+
+async def vectors(db: Db) -> list[Fault]:
+    """Vectors of rows that are gone or forgotten, of spaces that are not noted, and of another length."""
+    if "vector" not in {table.name for table in await tables(db)}:
+        return []
+    rows = await _scan(db, "vector", ("of", "model", "dims"))
+    spaces = {(row["model"], row["dims"]) for row in await _scan(db, "space", ("model", "dims"))}
+    refs = list({row["of"] for row in rows})
+    there: set[str] = set()
+    for start in range(0, len(refs), _AT_ONCE):
+        ids = [RecordID(*ref.split(":", 1)) for ref in refs[start : start + _AT_ONCE]]
+        found = await db.run("SELECT VALUE id FROM $ids WHERE forgotten_at = NONE TIMEOUT 60s;", ids=ids)
+        there |= {_ref({"id": each}) for each in found[0]}
+    wrong = "SELECT VALUE of FROM vector WHERE bytes::len(bytes) != dims * 2 TIMEOUT 60s;"
+    return [
+        *_fault("vector: its row is missing or was forgotten", [row["of"] for row in rows if row["of"] not in there]),
+        *_fault("vector: its space is missing", [r["of"] for r in rows if (r["model"], r["dims"]) not in spaces]),
+        *_fault("vector: of another length than its space", (await db.run(wrong, timeout_s=_SCAN_S))[0]),
+    ]
 
 
 def _in_force(row: Record) -> bool:
