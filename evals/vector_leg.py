@@ -36,7 +36,7 @@ from keeps.models.opened import open_embedder
 SETS: Final = ("locomo", "realtalk", "beam100k", "locomo_plus", "synth_paraphrase", "precision")
 POOL: Final = 256
 BEFORE_CHARS: Final = 2_000
-_AT_ONCE: Final = 256
+_AT_ONCE: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,7 @@ async def asked(
             )
             for probe, vector in zip(data.probes, asked_of, strict=True)
         ]
-        strange = await vectors.of(unrelated, asking=True) if unrelated else []
+        strange = await vectors.of(unrelated, asking=True) if unrelated else np.zeros((0, space.dims), np.float16)
         users = list(dict.fromkeys(item.user for item in data.items))
         foreign = [
             Asked(

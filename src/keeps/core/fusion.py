@@ -174,7 +174,7 @@ def _unusual(s: Signals, usual: float) -> float:
 # Text: the weight falls when even the best candidate holds little of the question; hints that share almost no word
 # with what they point at are led astray by chance words (LoCoMo-plus .12 at full weight .04, words alone .03).
 # The weights have a flat optimum: between .75 and 2 no set moves by .01, but BEAM and the hints like less text.
-_LEGS: Final = (
+LEGS: Final = (
     _Leg(
         name="text",
         weight=1.2,
@@ -194,7 +194,7 @@ _LEGS: Final = (
 def fuse(candidates: Mapping[str, Signals]) -> Sequence[Fused]:
     """The candidates, best first: direct ones before all others, equal ones by their keys."""
     refs, signals = list(candidates), list(candidates.values())
-    weights = {leg.name: leg.weighs(signals) for leg in _LEGS}
+    weights = {leg.name: leg.weighs(signals) for leg in LEGS}
     crowd = _crowding(len(refs))
     found = [_found(s) - crowd for s in signals]
     order = found if len(refs) < SMALL_POOL else _beside(refs, signals, _deviations(signals, weights))
@@ -232,7 +232,7 @@ def _deviations(signals: Sequence[Signals], weights: Mapping[str, float]) -> lis
     order = [-ASSISTANT_DEVIATIONS * s.assistant - ASKS_DEVIATIONS * s.asks for s in signals]
     near = [s.usual for s in signals if s.cosine is not None]
     usual = sum(near) / len(near) if near else 0.0
-    for leg in _LEGS:
+    for leg in LEGS:
         if weights[leg.name] <= 0.0:
             continue
         for value, part in leg.parts:
