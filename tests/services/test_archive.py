@@ -44,6 +44,7 @@ from keeps.store.ledger import FILE_NAME, read_ledger
 from keeps.store.owner import FolderLock
 from keeps.store.swap import NOTE, STAGING
 from tests.services.conftest import caller
+from tests.services.embedding import check_vectors, embed
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 MARA = entity_ref("person", "Mara")
@@ -132,6 +133,7 @@ def ledger_of(folder: Path) -> Path:
 async def test_everything_comes_back_as_it_was(home: Path, file: Path) -> None:
     async with opened(home) as at:
         await filled(at)
+        vectors = len(await embed(at.context))
         steps: list[Step] = []
         done = await backup(at.rt, file, progress=steps.append)
         before = {"control": await dump(at.rt.control), "context:acme": await dump(at.context.db)}
@@ -144,6 +146,7 @@ async def test_everything_comes_back_as_it_was(home: Path, file: Path) -> None:
     assert {"principal", "api_key", "grant_event", "scope", "scope_set", "session", "change", "meta"} <= set(
         done.counts["context:acme"]
     )
+    assert (done.counts["context:acme"]["vector"], done.counts["context:acme"]["space"]) == (vectors, 1)
     assert {step.stage for step in steps} == {"copy"}
     shutil.rmtree(home / RECORD_FOLDER)
     restored = await restore(home, file, progress=steps.append)
@@ -154,6 +157,8 @@ async def test_everything_comes_back_as_it_was(home: Path, file: Path) -> None:
         assert await dump(at.rt.control) == before["control"]
         assert await dump(at.context.db) == before["context:acme"]
         assert at.context.uid == uid
+        assert [coverage.held for coverage in await at.context.finder.spaces()] == [vectors]
+        await check_vectors(at.context)
         assert await at.found("When does the pilot boat leave?")
         assert await at.values("role") == ["harbour pilot", "deckhand"]
         edges = await at.context.db.run(

@@ -9,7 +9,7 @@ from typing import Any, LiteralString, cast
 import pytest
 
 from keeps.core.errors import StoreRefused
-from keeps.store.db import Db, ScriptRejected
+from keeps.store.db import Db, Engine, ScriptRejected
 from keeps.store.migrate import migrate, migrations, schema_version
 
 FIRST = "DEFINE TABLE IF NOT EXISTS fact SCHEMAFULL;\nDEFINE FIELD IF NOT EXISTS text ON fact TYPE string;\n"
@@ -87,3 +87,17 @@ async def test_the_shipped_schemas_apply_and_do_no_harm_twice(db: Db, kind: Any)
 async def test_a_step_that_does_not_parse_is_our_error(db: Db, tmp_path: Path) -> None:
     with pytest.raises(ScriptRejected, match="Parse error"):
         await migrate(db, "context", folder=folder(tmp_path / "m", "DEFINE NONSENSE;"))
+
+
+@pytest.mark.parametrize("before", range(1, len(migrations(files("keeps.store") / "schema" / "context"))))
+async def test_a_record_brought_forward_has_the_tables_of_a_new_one(memory_engine: Engine, before: int) -> None:
+    old, new = await memory_engine.database(f"forward_{before}"), await memory_engine.database(f"fresh_{before}")
+    assert await migrate(old, "context", upto=before) == before
+    assert await migrate(old, "context") == await migrate(new, "context")
+    shapes: list[Any] = []
+    for db in (old, new):
+        shape = (await db.run("INFO FOR DB;"))[0]
+        for table in shape["tables"]:
+            shape[table] = (await db.run("INFO FOR TABLE $table;", table=table))[0]
+        shapes.append(shape)
+    assert shapes[0] == shapes[1]
