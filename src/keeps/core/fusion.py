@@ -78,6 +78,9 @@ SPARSE_EVIDENCE: Final = 0.25
 ASSISTANT_EVIDENCE: Final = 0.08
 """What is taken off what an assistant said, in units of cosine."""
 
+ASKS_EVIDENCE: Final = 0.03
+"""What is taken off a passage in which something is asked, in units of cosine."""
+
 CROWD_EVIDENCE: Final = 0.07
 """What each e-fold more candidates than `CROWD_FROM` takes off, in units of cosine.
 
@@ -219,7 +222,7 @@ def _found(s: Signals) -> float:
     """What speaks for a candidate, in units of cosine."""
     found = _cosine(s) + (TEXT_EVIDENCE + WHOLE_EVIDENCE * s.share) * s.text
     found += GRAPH_EVIDENCE * s.graph + SPARSE_EVIDENCE * s.sparse
-    return found - ASSISTANT_EVIDENCE if s.assistant else found
+    return found - ASSISTANT_EVIDENCE * s.assistant - ASKS_EVIDENCE * s.asks
 
 
 def _crowding(crowd: int) -> float:
