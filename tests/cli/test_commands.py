@@ -322,3 +322,17 @@ def test_gaps_that_purges_leave_are_said_to_be_harmless(alone: Desk, tmp_path: P
     assert "numbers without a turn: 1 (" in told
     assert "harmless" in told
     assert "All is well." in told
+
+
+def test_mode_shows_switches_and_verifies(desk: Desk) -> None:
+    desk("remember", "The lighthouse keeper retired in May")
+    shown = desk("mode", "--json").json
+    assert (shown["mode"], shown["embedder"], shown["pending"]) == ("hybrid", "none", 0)
+    filled = desk("mode", "--embedder", "fake", "--wait", "--json").json
+    assert (filled["settled"], filled["stored"] > 0, filled["spaces"][0]["state"]) == (True, True, "answering")
+    assert "fake-384 384 numbers" in desk("mode").out
+    assert desk("mode", "durable", "--wait").out == "durable, verified: 0 vectors in the record, none in the index\n"
+    assert desk("mode", "hybrid", "--wait", "--json").json["stored"] == filled["stored"]
+    assert "hybrid" in desk("mode", "semantic", code=2).err
+    desk("mode", "--embedder", "no such", code=1)
+    desk("mode", "--embedder", "none")
