@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final, TextIO
@@ -25,21 +26,22 @@ app = typer.Typer()
 def export(
     ctx: typer.Context,
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Where to; stdout unless given.")] = None,
-    format_: Annotated[str, typer.Option("--format", metavar="jsonl|markdown", help="How to write it.")] = "jsonl",
+    format_: Annotated[str, typer.Option("--format", metavar="jsonl|json|markdown", help="How to write it.")] = "jsonl",
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
-    """Write out everything you may see, superseded values too: as JSON lines, or as Markdown for people."""
-    if format_ not in {"jsonl", "markdown"}:
-        raise typer.BadParameter("the format is jsonl or markdown")
+    """Write out everything you may see, superseded values too: as JSON for programs, or as Markdown for people."""
+    if format_ not in _WRITERS:
+        raise typer.BadParameter("the format is jsonl, json or markdown")
     reach = Reach.of(ctx)
 
     async def work(memory: Client) -> int:
         count = 0
         with _target(file, force=force) as out:
-            writer = _json_line if format_ == "jsonl" else _Markdown()
+            writer = _WRITERS[format_]()
             async for entry in everything(memory):
-                out.write(writer(entry))
+                out.write(writer.record(entry))
                 count += 1
+            out.write(writer.end())
         return count
 
     count = reach.ask(work)
@@ -49,8 +51,39 @@ def export(
             print(json.dumps({"file": str(file), "records": count}))
 
 
-def _json_line(entry: Entry) -> str:
-    return json.dumps(entry.members(), ensure_ascii=False) + "\n"
+class _JsonLines:
+    """One JSON object a line."""
+
+    def record(self, entry: Entry) -> str:
+        return _json(entry) + "\n"
+
+    def end(self) -> str:
+        return ""
+
+
+class _Json:
+    """One JSON document, `{"format": …, "version": …, "records": […]}`, written a record at a time."""
+
+    _BEGIN: Final = '{"format": "keeps-export", "version": 1, "records": ['
+
+    def __init__(self) -> None:
+        self._before = self._BEGIN
+
+    def record(self, entry: Entry) -> str:
+        before, self._before = self._before, ","
+        return f"{before}\n{_json(entry)}"
+
+    def end(self) -> str:
+        return (self._BEGIN if self._before == self._BEGIN else "") + "\n]}\n"
+
+
+def _json(entry: Entry) -> str:
+    """One object on one line, also for readers that take more than a line feed for the end of one."""
+    text = json.dumps(entry.members(), ensure_ascii=False)
+    return _LINE_ENDS.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+
+
+_LINE_ENDS: Final = re.compile("[\x85\u2028\u2029]")
 
 
 class _Markdown:
@@ -69,11 +102,14 @@ class _Markdown:
     def __init__(self) -> None:
         self._title = ""
 
-    def __call__(self, entry: Entry) -> str:
+    def record(self, entry: Entry) -> str:
         title = self._TITLES[entry.kind]
         heading = f"\n## {title}\n" if title != self._title else ""
         self._title = title
         return heading + self._item(entry.kind, entry.members())
+
+    def end(self) -> str:
+        return ""
 
     def _item(self, kind: str, row: dict[str, Any]) -> str:
         match kind:
@@ -96,8 +132,19 @@ class _Markdown:
 
 def _line(text: str) -> str:
     """Text on one line, with what Markdown or HTML would take for its own written out."""
-    one = " ".join(plain(text).split())
-    return "".join(f"\\{char}" if char in "\\`*_[]<>#|" else char for char in one)
+    one = _SIGNS.sub(r"\\\g<0>", " ".join(plain(text).split()))
+    return _LIST.sub(r"\1\\\2", one)
+
+
+_SIGNS: Final = re.compile(r"[\\`*_\[\]<>#|~&!$]")
+_LIST: Final = re.compile(r"^(\d*)([-+=.)])")
+"""What would begin a list, a rule or a heading of its own at the beginning of an item."""
+
+_WRITERS: Final[Mapping[str, Callable[[], _JsonLines | _Json | _Markdown]]] = {
+    "jsonl": _JsonLines,
+    "json": _Json,
+    "markdown": _Markdown,
+}
 
 
 @contextmanager
@@ -112,6 +159,8 @@ def _target(file: Path | None, *, force: bool) -> Generator[TextIO]:
     try:
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
             yield out
+            out.flush()
+            os.fsync(out.fileno())
         fresh.replace(file)
     except OSError as error:
         raise Invalid(f"{file} cannot be written: {error.strerror}") from None
