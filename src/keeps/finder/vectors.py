@@ -71,8 +71,9 @@ class Vectors:
             return
         self._reserve_rows(max(rows) + 1)
         slots = np.array([self._slot(row) for row in rows], np.intp)
-        self._matrix[slots] = values
-        self._signs[:, slots] = _signs(values)
+        lines = values.astype(np.float32)
+        self._matrix[slots] = lines
+        self._signs[:, slots] = _signs(lines)
 
     def move(self, old: int, new: int) -> None:
         """Let the vector of row `old`, if there is one, be that of row `new`."""
@@ -210,7 +211,7 @@ def _words(dims: int) -> int:
     return -(-dims // _SIGN_BITS)
 
 
-def _signs(values: Halves | Singles) -> Words:
+def _signs(values: Singles) -> Words:
     """The signs of vectors as bits: a column of words a vector."""
     bits = np.zeros((len(values), _words(values.shape[1]) * _SIGN_BITS), np.bool_)
     bits[:, : values.shape[1]] = values >= 0
