@@ -176,6 +176,7 @@ def test_words_apart_count_as_words_together(parts: list[str]) -> None:
         ("the boat is late", []),
         ("what we need for the long trip: tea", []),
         ("12:30 is fine", []),
+        ("User: what is my user name?", []),
         ("https://example.org", []),
         ("", []),
     ],

@@ -75,6 +75,7 @@ SAID: Final = "\ue003"
 
 _SPEAKER: Final = re.compile(r"\s*([^\W\d_][^\n:]{0,39}):\s")
 _MAX_NAME_WORDS: Final = 3
+_NO_NAMES: Final = frozenset({"user", "assistant", "system", "tool", "human", "ai", "bot"})
 _ASKS: Final = re.compile("[?\uff1f\u061f](?!\\w)")  # not the mark in an address
 
 
@@ -115,7 +116,7 @@ def bag(text: str, stem: Stem) -> Bag:
 def speaker_terms(text: str, stem: Stem) -> list[str]:
     """The terms of the name in front of what was said ("Mara: …"), each behind `SAID`; empty without a name."""
     found = _SPEAKER.match(text)
-    if found is None or len(found.group(1).split()) > _MAX_NAME_WORDS:
+    if found is None or found.group(1).lower() in _NO_NAMES or len(found.group(1).split()) > _MAX_NAME_WORDS:
         return []
     return list(dict.fromkeys(SAID + term for term, counted in _terms(found.group(1), stem, asking=True) if counted))
 
