@@ -46,3 +46,12 @@ def test_share_weighs_words_by_rarity() -> None:
     assert ranking.share([(3.0, 1.0), (1.0, 0.0)]) == 0.75
     assert ranking.share([(3.0, 0.0), (1.0, 1.0)]) == 0.25
     assert ranking.share([]) == 0
+
+
+def test_a_heading_is_worth_no_more_than_a_name() -> None:
+    assert 0 < ranking.spoken(50, 100) < ranking.spoken(30, 100)
+    assert (
+        ranking.spoken(1, 100_000)
+        == ranking.spoken(10, 100_000)
+        == ranking.SPEAKER_WEIGHT * ranking.MOST_SPEAKER_RARITY
+    )

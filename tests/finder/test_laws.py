@@ -115,7 +115,7 @@ def expected(kept: Sequence[Entry], question: str, readable: set[str], how: dict
     weights = {t: ranking.rarity(sum(t in own.counts for _, own, _ in bags), len(bags)) for t in terms}
     named = {t: words.SAID + t for t in terms}
     said = {e.unit: frozenset(words.speaker_terms(e.text, STEM)) for e in texts}
-    speak = {t: ranking.rarity(sum(named[t] in s for s in said.values()), len(bags)) for t in terms}
+    speak = {t: ranking.spoken(sum(named[t] in s for s in said.values()), len(bags)) for t in terms}
     best: dict[str, tuple[float, float, int, int, Found]] = {}
     for (entry, own, before), length in zip(bags, lengths, strict=True):
         if entry.kind not in how["kinds"] or not how["labels"] <= entry.labels:
@@ -126,7 +126,7 @@ def expected(kept: Sequence[Entry], question: str, readable: set[str], how: dict
             count = ranking.occurrences(own.counts.get(term, 0), before.counts.get(term, 0))
             rank += weights[term] * ranking.worth(count, length)
             if named[term] in said[entry.unit]:
-                rank += ranking.SPEAKER_WEIGHT * speak[term]
+                rank += speak[term]
             here = 1.0 if term in own.counts else ranking.BEFORE_WEIGHT if term in before.counts else 0.0
             presence.append((weights[term], here))
         if rank == 0.0:

@@ -34,6 +34,9 @@ SPEAKER_WEIGHT: Final = 2.0
 rank of words and meaning together: .693/.513 without, .703/.526 at 1, .707/.527 at 2, .707/.531 at 3.
 """
 
+MOST_SPEAKER_RARITY: Final = 1.0
+"""A name that few texts begin with is no rarer than this: it may be a heading ("Tickets: …") and nobody's name."""
+
 MAX_QUESTION_TERMS: Final = 64
 """A longer question is searched by its rarest terms."""
 
@@ -41,6 +44,11 @@ MAX_QUESTION_TERMS: Final = 64
 def rarity(holding: int, total: int) -> float:
     """The weight of a term that `holding` of `total` texts hold: > 0, the rarer the larger."""
     return math.log1p((total - holding + 0.5) / (holding + 0.5))
+
+
+def spoken(saying: int, total: int) -> float:
+    """What the rank gains when the question names who said a text, as `saying` of `total` texts are: > 0."""
+    return SPEAKER_WEIGHT * min(rarity(saying, total), MOST_SPEAKER_RARITY)
 
 
 def occurrences(own: float, before: float) -> float:

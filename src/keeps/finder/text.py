@@ -141,7 +141,7 @@ class TextIndex:
             rank[rows] += weight * (count / (count + self.columns.hurdle[rows]))
             have[rows] += np.where(postings.own > 0, weight, weight * ranking.BEFORE_WEIGHT)
         for postings in said:
-            rank[postings.rows] += ranking.SPEAKER_WEIGHT * ranking.rarity(len(postings.rows), texts)
+            rank[postings.rows] += ranking.spoken(len(postings.rows), texts)
         if touched * 16 > self.columns.size:
             rows = np.flatnonzero(rank).astype(np.int32)
         elif touched:
