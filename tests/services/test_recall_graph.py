@@ -15,6 +15,7 @@ from keeps.services.reading import ABOUT, BELOW_FLOOR, DIRECT
 from keeps.services.recall import Hit, Mode, Recall, Recalled, recall
 from keeps.services.remember import Infer, Message, Remember, remember
 from keeps.services.runtime import Context, Runtime
+from keeps.store.graph import MOST_PLACES
 from tests.services.conftest import HandClock, caller
 from tests.services.saying import fact, relation, say
 
@@ -99,6 +100,18 @@ async def test_relations_of_others_lead_nowhere(rt: Runtime, context: Context) -
     alias = await ask(rt, context, "What is Captain Teal's role?", "user/mara", mode=Mode.GRAPH)
     assert alias.hits == []
     assert alias.seeds == []
+
+
+async def test_a_reader_of_many_scopes_is_led_as_one_of_few(rt: Runtime, context: Context) -> None:
+    who = caller()
+    for number in range(MOST_PLACES + 6):
+        await say(rt, context, who, fact("role", f"role {number}", name="Tove"), scopes=f"team/{number:03}")
+    await say(rt, context, who, relation("works_at", "North Port"), scopes="team/003")
+    await say(rt, context, who, fact("city", "Aberwyth", **PORT), scopes=f"team/{MOST_PLACES + 5:03}")
+    found = await ask(rt, context, "In which city does Mara work?", mode=Mode.GRAPH)
+    assert values(found) == ["Aberwyth"]
+    few = await ask(rt, context, "In which city does Mara work?", "team/003", mode=Mode.GRAPH)
+    assert values(few) == []
 
 
 class Counting:

@@ -48,6 +48,12 @@ relation away, two; `AROUND`: facts whose key is not named."""
 
 MOST_HOPS: Final = 2
 
+SAME_AS: Final = "same_as"
+"""The label of a relation between two names of one thing."""
+
+_EVERYTHING: Final = 256
+"""Facts of an entity that a question about everything ranks by importance."""
+
 
 class Graph:
     """What can be said of the entities that one question names. `hops`: how far it has looked; `told`: the question
@@ -65,7 +71,7 @@ class Graph:
 
     async def everything(self, entities: Sequence[EntityRef]) -> Marks:
         """The weightiest facts of entities, which come before all else."""
-        slots = await store_graph.facts(self._context.db, self._ask(), entities, limit=MAX_DEGREE)
+        slots = await store_graph.facts(self._context.db, self._ask(), entities, limit=_EVERYTHING)
         return {
             slot.ref: Mark(unit=slot.ref, signals=Signals(graph=SEED_SLOT), lead=1.0 + slot.importance)
             for slot in slots
@@ -99,12 +105,9 @@ class Graph:
         """
         db, ask = self._context.db, self._ask()
         seeds = list(entities)
-        same, edges = await asyncio.gather(
-            store_graph.aliases(db, ask, seeds, limit=MAX_SEEDS),
-            store_graph.edges(db, ask, seeds, limit=MAX_DEGREE),
-        )
+        edges = await store_graph.edges(db, ask, seeds, limit=MAX_DEGREE)
         marks: dict[str, Mark] = {}
-        others = _far_ends(same, seeds)[:MAX_SEEDS]
+        others = _far_ends([edge for edge in edges if edge.label == SAME_AS], seeds)[:MAX_SEEDS]
         if others:
             more, slots = await asyncio.gather(store_graph.edges(db, ask, others, limit=MAX_DEGREE), self.slots(others))
             edges, seeds = [*edges, *more], [*seeds, *others]
