@@ -23,9 +23,9 @@ from evals.place import machine, save
 from rich.console import Console
 from rich.table import Table
 
-from evals import growth, quality, speed
+from evals import growth, quality, speed, text_leg
 
-PARTS: Final = ("writes", "batches", "growth", "quality")
+PARTS: Final = ("writes", "batches", "vectors", "growth", "quality")
 SMALL: Final = (1_000, 5_000)
 LARGE: Final = (1_000, 10_000, 100_000)
 
@@ -72,7 +72,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--batches", type=int, default=10, help="batches")
     parser.add_argument("--questions", type=int, default=200, help="questions timed at each size")
     parser.add_argument("--recalls", type=int, default=1_000, help="questions asked before memory is read")
-    parser.add_argument("--sets", nargs="+", default=[*quality.CONVERSATIONS, *quality.SAFETY], help="sets of the kit")
+    parser.add_argument("--sets", nargs="+", default=list(quality.SETS), help="sets of the kit")
     parser.add_argument("--out", type=Path, default=Path("bench-out"), help="where figures and data are put")
     return parser.parse_args(arguments)
 
@@ -84,6 +84,8 @@ def _measured(part: str, given: argparse.Namespace, place: Path, kit: quality.Ki
         return asyncio.run(speed.writes(place, given.rounds))
     if part == "batches":
         return asyncio.run(speed.batches(place, given.batch, given.batches))
+    if part == "vectors":
+        return asyncio.run(speed.vectors(place, given.batch, given.batches))
     if part == "growth":
         sizes = given.rows or (LARGE if given.large else SMALL)
         return [
@@ -91,12 +93,15 @@ def _measured(part: str, given: argparse.Namespace, place: Path, kit: quality.Ki
             for rows in sizes
         ]
     assert kit is not None
-    alone = [name for name in given.sets if name in quality.CONVERSATIONS]
+    alone = [name for name in given.sets if name in text_leg.REFERENCE]
     place.mkdir(parents=True)
-    return {
+    figures: dict[str, Any] = {
         "text_leg": asyncio.run(quality.leg(kit, place / "leg", alone)),
-        "server": {name: quality.asked(kit, place, name) for name in given.sets},
+        "server": {name: quality.asked(kit, place, name) for name in given.sets if name != quality.BELIEFS},
     }
+    if quality.BELIEFS in given.sets:
+        figures[quality.BELIEFS] = quality.beliefs(kit, place / quality.BELIEFS)
+    return figures
 
 
 def leaks(result: dict[str, Any]) -> Iterator[str]:
@@ -120,7 +125,8 @@ def _table(result: dict[str, Any]) -> Table:
     table.add_column("what")
     table.add_column("measured", justify="right")
     table.add_column("aim", justify="right")
-    for part, lines in (("writes", _writes), ("batches", _batches), ("growth", _growth), ("quality", _quality)):
+    shown = zip(PARTS, (_writes, _batches, _vectors, _growth, _quality), strict=True)
+    for part, lines in shown:
         if part in result:
             for line in lines(result[part]):
                 table.add_row(*line)
@@ -149,6 +155,11 @@ def _batches(figures: dict[str, Any]) -> Iterator[Line]:
         yield f"batches of {figures['batch']}, {place}", shown, "≥ 1,500"
 
 
+def _vectors(figures: dict[str, Any]) -> Iterator[Line]:
+    shown = f"{figures['messages_per_s']:,} messages/s, {figures['ratio']:.0%} of the embedder alone"
+    yield f"batches of {figures['batch']}, until each has its vector", shown, "≥ 85 %"
+
+
 def _growth(sizes: Sequence[dict[str, Any]]) -> Iterator[Line]:
     for at in sizes:
         rows = at["rows"]
@@ -173,7 +184,8 @@ def _quality(figures: dict[str, Any]) -> Iterator[Line]:
         yield f"{name}, text leg", _found(run), f"{aim['recall@10']} / {aim['mrr']}"
     for name, run in figures["server"].items():
         if run.get("recall@10") is not None:
-            yield f"{name}, server: recall@10 / MRR", _found(run), ""
+            must = quality.MUSTS.get(name)
+            yield f"{name}, server: recall@10 / MRR", _found(run), f"≥ {must[0]} / {must[1]}" if must else ""
         special = run.get("special", {})
         if "forbidden_hits" in special:
             yield f"{name}: forbidden hits", str(special["forbidden_hits"]), "0"
@@ -181,6 +193,16 @@ def _quality(figures: dict[str, Any]) -> Iterator[Line]:
         if isinstance(cites, dict):
             counted = ", ".join(f"{kind} {row['accepted']}/{row['n']}" for kind, row in cites.items())
             yield f"{name}: ids accepted", counted, "deleted, made-up 0"
+
+    beliefs = figures.get(quality.BELIEFS)
+    if beliefs:
+        yield (
+            f"{quality.BELIEFS}: precision / recall above {beliefs['floor']}",
+            f"{beliefs['precision']} / {beliefs['recall']}",
+            "≥ 0.6 / 0.9",
+        )
+        unrelated = beliefs["unrelated"]
+        yield f"hits of {unrelated['questions']} unrelated questions above it", str(unrelated["hits"]), "0"
 
 
 def _found(run: dict[str, Any]) -> str:

@@ -50,10 +50,10 @@ class Library:
 
 
 @asynccontextmanager
-async def library(folder: Path) -> AsyncGenerator[Library]:
-    """The memory in `folder`, made when missing."""
+async def library(folder: Path, *, embedder: str = "none") -> AsyncGenerator[Library]:
+    """The memory in `folder`, made when missing. What is timed beside a store without vectors has no `embedder`."""
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-    async with open_runtime(Config().model_copy(update={"data": folder})) as rt:
+    async with open_runtime(Config().model_copy(update={"data": folder, "embedder": embedder})) as rt:
         if not await contexts.list_all(rt):
             await contexts.bootstrap(rt, CONTEXT)
         session = await access.authenticate(rt, CONTEXT, saved_keys(folder, CONTEXT)["owner"], None)
@@ -94,13 +94,14 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, question: str | None = None) -> Generator[Served]:
+def served(folder: Path, question: str | None = None, *, embedder: str = "none") -> Generator[Served]:
     """The memory in `folder` behind `keeps serve`. With a `question` the server counts as started once that is
     answered, else once it says that it is well."""
     folder.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
     command = [sys.executable, "-c", _MAIN, "serve", "--data", str(folder), "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    environment = os.environ | {"KEEPS_EMBEDDER": embedder}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
     try:
         at = _told(process, folder, started)
         with at.client() as http:
@@ -117,6 +118,15 @@ def served(folder: Path, question: str | None = None) -> Generator[Served]:
         process.wait()
         assert process.stdout is not None
         process.stdout.close()
+
+
+def settled(http: httpx.Client, *, timeout_s: float = 1800.0) -> None:
+    """Return once every row has its vector. Raises: TimeoutError."""
+    until = time.monotonic() + timeout_s
+    while not http.get("/index").raise_for_status().json()["settled"]:
+        if time.monotonic() > until:
+            raise TimeoutError(f"rows without vectors after {timeout_s:.0f} s")
+        time.sleep(0.2)
 
 
 def _told(process: subprocess.Popen[str], folder: Path, started: float) -> Served:

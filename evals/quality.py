@@ -19,10 +19,23 @@ from typing import Any, Final
 
 from evals.place import CONTEXT, served
 
-from evals import text_leg
+from evals import precision, text_leg
 
-CONVERSATIONS: Final = ("locomo", "realtalk")
+CONVERSATIONS: Final = ("locomo", "realtalk", "locomo_plus", "beam100k")
+MADE: Final = ("synth_paraphrase", "synth_updates")
 SAFETY: Final = ("synth_scopes", "synth_forget", "synth_cites")
+EMBEDDER: Final = "minilm"
+BELIEFS: Final = "precision"
+SETS: Final = (*CONVERSATIONS, *MADE, BELIEFS, *SAFETY)
+MUSTS: Final = {
+    "locomo": (0.69, 0.49),
+    "realtalk": (0.51, 0.42),
+    "beam100k": (0.55, 0.53),
+    "locomo_plus": (0.115, 0.0),
+    "synth_paraphrase": (0.96, 0.85),
+}
+"""recall@10 and MRR below which a version is not released."""
+
 _RUN_S: Final = 1800
 
 
@@ -40,14 +53,23 @@ def find_kit() -> Kit | None:
     return Kit(Path(folder), os.environ.get("KEEPS_BENCH_PYTHON") or sys.executable) if folder else None
 
 
-async def leg(kit: Kit, folder: Path, names: Sequence[str] = CONVERSATIONS) -> dict[str, Any]:
+async def leg(kit: Kit, folder: Path, names: Sequence[str] = tuple(text_leg.REFERENCE)) -> dict[str, Any]:
     """The text leg alone on sets of conversations, beside the kit's BM25 with stemming."""
+    datasets, metrics = _of_the_kit(kit, "datasets"), _of_the_kit(kit, "metrics")
+    return {name: await text_leg.measure(name, folder / name, datasets, metrics) for name in names}
+
+
+def beliefs(kit: Kit, folder: Path) -> dict[str, Any]:
+    """Precision and recall of what stands above the floor, on the kit's set of beliefs."""
+    return precision.measure(_of_the_kit(kit, "datasets").load(BELIEFS), folder)
+
+
+def _of_the_kit(kit: Kit, name: str) -> Any:
     sys.path.insert(0, str(kit.folder))
     try:
-        datasets, metrics = importlib.import_module("memkit.datasets"), importlib.import_module("memkit.metrics")
+        return importlib.import_module(f"memkit.{name}")
     finally:
         sys.path.remove(str(kit.folder))
-    return {name: await text_leg.measure(name, folder / name, datasets, metrics) for name in names}
 
 
 def asked(kit: Kit, folder: Path, name: str) -> dict[str, Any]:
@@ -57,7 +79,7 @@ def asked(kit: Kit, folder: Path, name: str) -> dict[str, Any]:
     """
     report = folder / f"{name}.json"
     data = folder / name
-    with served(data) as server:
+    with served(data, embedder=EMBEDDER) as server:
         environment = os.environ | {
             "MEMBENCH_URL": server.endpoint,
             "MEMBENCH_TOKEN": server.key,

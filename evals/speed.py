@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -13,12 +14,16 @@ import httpx
 from evals.making import Writer
 from evals.place import Library, counting_flushes, cpu_s, library, served, spread_ms
 
+from keeps.core.spaces import Space
 from keeps.core.triples import parse_triples
+from keeps.models.base import Embedder
+from keeps.models.opened import open_embedder
 from keeps.services.remember import Infer, Message, Remember, remember
 from keeps.store.db import Db, RecordID
 
 _BARE_TABLE: Final = "DEFINE TABLE IF NOT EXISTS bare SCHEMALESS;"
 _BARE: Final = "BEGIN; CREATE $id CONTENT $row RETURN NONE; COMMIT;"
+EMBEDDER: Final = "minilm"
 _WARM_UP: Final = 5
 _FLUSHED: Final = 10
 
@@ -142,3 +147,42 @@ async def batches(folder: Path, size: int, count: int) -> dict[str, Any]:
         "http_messages_per_s": round(written / outside),
         "http_cpu_ms": round(used_outside / written * 1000, 3),
     }
+
+
+async def vectors(folder: Path, size: int, count: int) -> dict[str, Any]:
+    """Messages a second until each has its vector, `count` batches of `size`, beside the embedder alone on the same
+    texts: half of them before and half after, so that both meet the same load."""
+    texts = Writer(4).messages(size * count)
+    alone = open_embedder(EMBEDDER)
+    assert alone is not None
+    await alone.space()
+    half = len(texts) // 2
+    bare = await _embedding(alone, texts[:half])
+    async with library(folder / "library", embedder=EMBEDDER) as at:
+        space = await alone.space()
+        started = time.perf_counter()
+        for first in range(0, len(texts), size):
+            messages = [Message(text=text) for text in texts[first : first + size]]
+            await remember(at.rt, at.context, at.caller, Remember(messages=messages))
+        while not await _covered(at, space, len(texts)):
+            await asyncio.sleep(0.02)
+        ours = time.perf_counter() - started
+    bare += await _embedding(alone, texts[half:])
+    await alone.close()
+    return {
+        "messages": len(texts),
+        "batch": size,
+        "bare_embedder_per_s": round(len(texts) / bare, 1),
+        "messages_per_s": round(len(texts) / ours, 1),
+        "ratio": round(bare / ours, 3),
+    }
+
+
+async def _embedding(embedder: Embedder, texts: Sequence[str]) -> float:
+    started = time.perf_counter()
+    await embedder.embed(texts)
+    return time.perf_counter() - started
+
+
+async def _covered(at: Library, space: Space, wanted: int) -> bool:
+    return any(c.space == space and c.held >= wanted for c in await at.context.finder.spaces())
