@@ -345,3 +345,30 @@ async def test_one_text_that_is_refused_keeps_no_other_from_its_vector(engine_of
         await say(rt, context, "A bottle of poison", *(f"Ship number {n} left" for n in range(40)))
         await until(context, lambda status: (status.stored, status.pending) == (40, 1))
         assert await vectors.meaning_of(context, "which ships left", 1.0) is not None
+
+
+async def test_the_first_question_waits_for_the_model_to_be_loaded(engine_of_the_run: Engine) -> None:
+    class Slow(FakeEmbedder):
+        async def space(self) -> Space:
+            if not self.__dict__.setdefault("loaded", []):
+                await asyncio.sleep(0.5)
+                self.__dict__["loaded"].append(True)
+            return await super().space()
+
+    async with opened(engine_of_the_run, Slow()) as (rt, context):
+        (ships,) = await say(rt, context, "The lighthouse guides ships")
+        whole, found = await asyncio.gather(
+            vectors.fill(context, context.sets.everything()), nearest(context, "lighthouse for ships", deadline_s=0.1)
+        )
+        assert (whole, found) == (True, [ships])
+        assert vectors.patience_s(context, 0.1) == 0.1
+
+
+async def test_a_question_to_an_empty_context_loads_nothing(engine_of_the_run: Engine) -> None:
+    embedder = Faulty(FakeEmbedder())
+    async with opened(engine_of_the_run, embedder) as (_, context):
+        started = time.perf_counter()
+        assert await vectors.meaning_of(context, "ships", 1.0) is None
+        assert await vectors.fill(context, context.sets.everything())
+        assert (embedder.calls, vectors.why_not(context)) == (0, None)
+        assert time.perf_counter() - started < 1.0

@@ -20,7 +20,7 @@ from keeps.services.index import Indexed
 from keeps.store import commit as store_commit
 from keeps.store import vectors as store_vectors
 
-BATCH: Final = 32
+BATCH: Final = 64
 """Units embedded at once. Small, so that what a question waits for comes soon; the model cuts it further by tokens."""
 
 LOAD_AFTER_S: Final = 0.25
@@ -58,7 +58,8 @@ class Behind(Exception):
 
 
 class Filling:
-    """The vectors of one context: `turnout` says which spaces there are, `first` which scope sets cannot wait."""
+    """The vectors of one context: `turnout` says which spaces there are, `first` which scope sets cannot wait, `asked`
+    that a question waits for the model."""
 
     def __init__(self, at: Indexed, embedders: Embedders, moved: Callable[[], None]) -> None:
         """`moved`: called whenever vectors were saved."""
@@ -71,6 +72,7 @@ class Filling:
         self._refused: set[str] = set()
         self.turnout = Turnout()
         self.first: set[str] = set()
+        self.asked = asyncio.Event()
 
     async def look(self, own: Watched) -> list[Generation]:
         """Let questions use what the record has, before anything is loaded; the spaces that can be used."""
@@ -216,7 +218,8 @@ class Filling:
 
     async def _load(self, watched: Watched) -> None:
         if not watched.loaded:
-            await asyncio.sleep(LOAD_AFTER_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.asked.wait(), LOAD_AFTER_S)
             await watched.space()
 
     async def _keep(self, work: _Work, made: Mapping[str, bytes], seen: _Round) -> None:

@@ -92,7 +92,8 @@ class Search:
                     others.append(group.create_task(self._leg("exact", self._exact(names), LEG_TIMEOUT_S)))
                     others.append(group.create_task(self._leg("graph", self._ways(names), LEG_TIMEOUT_S)))
                 if mode in (Mode.HYBRID, Mode.VECTOR):
-                    group.create_task(self._leg("vector", self._vector(POOL, others), VECTOR_TIMEOUT_S))
+                    patience_s = vectors.patience_s(self._context, VECTOR_TIMEOUT_S)
+                    group.create_task(self._leg("vector", self._vector(POOL, others), patience_s))
         finally:
             if names is not None:  # both legs may have given up before it came to an end
                 names.cancel()

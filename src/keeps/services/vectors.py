@@ -36,6 +36,9 @@ BACKLOG: Final = 128
 BACKLOG_WAIT_S: Final = 10.0
 """How long one batch waits at most: below what clients wait for an answer."""
 
+LOAD_PATIENCE_S: Final = 3.0
+"""How long the first question of a process waits for the model to be loaded: what the other legs may take too."""
+
 _QUESTIONS_KEPT: Final = 128
 
 
@@ -60,6 +63,11 @@ async def fill(context: Embedded, scope_sets: Collection[str], *, rows: int = 32
     True when nothing is lacking there afterwards, and where there are no vectors by choice. Never raises.
     """
     return await context.vectors.fill(scope_sets, rows=rows, budget_s=budget_s)
+
+
+def patience_s(context: Embedded, usual_s: float) -> float:
+    """How long a question may wait for its meaning: longer than usual while the model is loaded for the first time."""
+    return context.vectors.patience_s(usual_s)
 
 
 def why_not(context: Embedded) -> str | None:
@@ -189,9 +197,17 @@ class Vectors:
                 await watched.space()
 
     # ------------------------------------------------------------------ reading
+    def patience_s(self, usual_s: float) -> float:
+        """See `patience_s` of this module."""
+        own, _ = self._own()
+        loading = own is not None and not own.loaded and own.fault is None and self._pause.fault is None
+        return max(usual_s, LOAD_PATIENCE_S) if loading else usual_s
+
     async def question(self, text: str, deadline_s: float) -> tuple[Space, bytes] | None:
         """See `meaning_of`."""
-        until = time.monotonic() + deadline_s
+        self._filling.asked.set()
+        until = time.monotonic() + self.patience_s(deadline_s)
+        await self._begun(until)
         for generation in (self._filling.turnout.answers, self._filling.turnout.fills):
             watched = (
                 self._filling.watched(generation) if generation is not None and self._own()[0] is not None else None
@@ -211,12 +227,22 @@ class Vectors:
                 return found
         return None
 
+    async def _begun(self, until: float) -> None:
+        """Wait for the first space of a context that has none yet, and has something to make vectors of."""
+        while self._filling.turnout.answers is None and not self._settled and not self._pause.left_s:
+            left_s = until - time.monotonic()
+            if left_s <= 0 or self._own()[0] is None:
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._progress.wait(), left_s)
+
     async def fill(self, scope_sets: Collection[str], *, rows: int = 32, budget_s: float = 0.05) -> bool:
         """See `fill` of this module."""
         own, fault = self._own()
         if self._settled or (own is None and fault is None):
             return True
-        until = time.monotonic() + budget_s
+        self._filling.asked.set()
+        until = time.monotonic() + self.patience_s(budget_s)
         try:
             while True:
                 progress, generation = self._progress, self._filling.turnout.answers
@@ -226,7 +252,7 @@ class Vectors:
                 if not await self._at.finder.lacking(space, scope_sets, limit=rows):
                     return True
                 left_s = until - time.monotonic()
-                if left_s <= 0 or not own.loaded or self._pause.left_s:
+                if left_s <= 0 or own.fault is not None or self._pause.left_s:
                     return False
                 self._filling.first.update(scope_sets)
                 self._woken.set()
