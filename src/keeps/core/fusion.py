@@ -69,11 +69,17 @@ WHOLE_EVIDENCE: Final = 0.04
 Both by precision and by how few unrelated questions find something; flat from .02 to .06.
 """
 
-GRAPH_EVIDENCE: Final = 0.25
+GRAPH_EVIDENCE: Final = 0.35
 """What nearness 1 in the graph is worth, in units of cosine. Not fitted: no open set holds facts."""
 
 SPARSE_EVIDENCE: Final = 0.25
 """The same for a sparse leg. Not fitted: there is none yet."""
+
+WORDS_ALONE: Final = 0.5
+"""What all of the question stands for, in units of cosine, in a candidate that has no vector: half of it is enough.
+
+By words alone the floor keeps out less: a chance word of four is a quarter of a question.
+"""
 
 ASSISTANT_EVIDENCE: Final = 0.08
 """What is taken off what an assistant said, in units of cosine."""
@@ -98,7 +104,7 @@ STEEPNESS: Final = 10.0
 DIRECT_SCORE: Final = 1.0
 """The score of the value of a key that the question asks for."""
 
-# What the cosine of a candidate without a vector is taken to be: its mean at this rank and share (BEAM, LoCoMo and
+# What the cosine of a candidate without a vector is taken to be in the order: its mean at this rank and share (BEAM, LoCoMo and
 # REALTALK together), so that a row that has just been written does not stand behind for want of a vector.
 _COSINE_BASE: Final = 0.3
 _COSINE_OF_TEXT: Final = 0.006
@@ -220,7 +226,8 @@ def _absolute(evidence: float) -> float:
 
 def _found(s: Signals) -> float:
     """What speaks for a candidate, in units of cosine."""
-    found = _cosine(s) + (TEXT_EVIDENCE + WHOLE_EVIDENCE * s.share) * s.text
+    near = WORDS_ALONE * s.share if s.cosine is None else s.cosine
+    found = near + (TEXT_EVIDENCE + WHOLE_EVIDENCE * s.share) * s.text
     found += GRAPH_EVIDENCE * s.graph + SPARSE_EVIDENCE * s.sparse
     return found - ASSISTANT_EVIDENCE * s.assistant - ASKS_EVIDENCE * s.asks
 
