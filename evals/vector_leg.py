@@ -143,6 +143,7 @@ async def signals(
             cosine=meaning.cosine if meaning else None,
             usual=meaning.usual if meaning else 0.0,
             assistant=any(hit.assistant for hit in (words, meaning) if hit),
+            asks=any(hit.asks for hit in (words, meaning) if hit),
             before=next((hit.before for hit in (words, meaning) if hit and hit.before), None),
         )
     return said
