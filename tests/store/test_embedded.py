@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -223,6 +224,38 @@ async def test_recycle_and_bulk_keep_everything_in_a_fresh_process(store_folder:
             async with engine.bulk():
                 raise RuntimeError("import")
         assert "sync" not in " ".join(psutil.Process(pid_of(engine)).cmdline())
+
+
+async def test_what_is_asked_while_the_store_is_reopened_waits_and_is_answered(
+    store_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow_close(engine: EmbeddedEngine, close: Any = EmbeddedEngine._close_worker) -> None:
+        time.sleep(0.8)
+        close(engine)
+
+    async with opened(store_folder) as engine:
+        db = await engine.database("control")
+        await db.run("DEFINE TABLE t; CREATE t:1")
+        pid = pid_of(engine)
+        with monkeypatch.context() as patched:
+            patched.setattr(EmbeddedEngine, "_close_worker", slow_close)
+            reopening = asyncio.create_task(engine.recycle())
+            await asyncio.sleep(0)
+            asked = [db.run("SELECT VALUE id FROM t", timeout_s=0.3) for _ in range(20)]
+            written = [db.run(f"CREATE t:{number}", timeout_s=0.3) for number in range(2, 12)]
+            await asyncio.gather(*asked, *written)
+            await reopening
+        assert await count(db) == 11
+        assert pid_of(engine) != pid
+        blocked = asyncio.create_task(db.run("SLEEP 700ms", timeout_s=3.0))
+        await asyncio.sleep(0.05)
+        with pytest.raises(Unavailable, match="busy"):  # time runs out again once it is open
+            await db.run("SELECT VALUE id FROM t", timeout_s=0.2)
+        assert engine.idle_s == 0.0
+        await blocked
+        await asyncio.sleep(0.05)
+        assert engine.idle_s > 0.0
+        assert engine.worker_bytes > 2**20
 
 
 async def test_recycling_memory_does_nothing() -> None:

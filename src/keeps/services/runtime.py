@@ -118,6 +118,8 @@ class Context:
     nodes: set[ScopePath] = field(default_factory=set[ScopePath])
     threads: dict[str, Thread] = field(default_factory=dict[str, "Thread"])
     known: KnownCallers = field(default_factory=KnownCallers)
+    turns_written: int = 0
+    """Since the engine's process began."""
     unsettled: bool = False
     """True after an erasure that is in the ledger failed to reach the record: the next one carries it out first."""
     entity_locks: dict[str, EntityLock] = field(default_factory=dict[str, EntityLock])
@@ -165,6 +167,7 @@ class Context:
             if batch.deletes or any(patch["id"].table_name in ("turn", "session") for patch in batch.patches):
                 self.threads.clear()
             number = await store_commit.commit(self.db, batch)
+            self.turns_written += len(batch.turns)
             self.watermark.write(self.db.name, number)
             for row in batch.scope_sets:
                 self.sets.add(store_scopes.scope_of_row(row))
@@ -228,6 +231,8 @@ class Runtime:
     contexts: dict[str, Context] = field(default_factory=dict[str, Context])
     deleted: set[str] = field(default_factory=set[str])
     """What the ledger says of whole contexts, each by the name a line has for its record."""
+    recycled_at: datetime | None = None
+    """When the engine was last given a fresh process."""
     registering: asyncio.Lock = field(default_factory=asyncio.Lock)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 

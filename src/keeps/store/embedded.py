@@ -56,7 +56,8 @@ class EmbeddedEngine:
     """Databases of one embedded store. All calls go to one worker process, one at a time and in order.
 
     A call waits at most its `timeout_s` for its turn (then it was not run), and runs at most as long (then
-    the worker counts as hung and is replaced). Not bound to an event loop.
+    the worker counts as hung and is replaced). While the store is reopened on purpose nobody's time runs out. Not
+    bound to an event loop.
     """
 
     def __init__(self, url: StoreUrl) -> None:
@@ -66,6 +67,9 @@ class EmbeddedEngine:
         self._refused_by_disk = False
         self._closed = False
         self._commits = 0
+        self._reopening = 0
+        self._reopened_at = float("-inf")
+        self._idle_since: float | None = time.monotonic()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work_off, name="keeps-engine", daemon=True)
         self._thread.start()
@@ -80,6 +84,19 @@ class EmbeddedEngine:
         """The worker's process id, for diagnosis; `None` while there is none."""
         worker = self._worker
         return None if worker is None else worker.pid
+
+    @property
+    def idle_s(self) -> float:
+        """How long nobody has asked for anything, seconds; 0 while somebody waits."""
+        since = self._idle_since
+        return 0.0 if since is None or not self._jobs.empty() else time.monotonic() - since
+
+    @property
+    def worker_bytes(self) -> int:
+        """Memory the worker holds, bytes; 0 without a worker, and where the system does not tell."""
+        with suppress(OSError, ValueError, IndexError):
+            return int(Path(f"/proc/{self.worker_pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return 0
 
     async def start(self) -> None:
         """Start the worker. Raises `StoreRefused` when the folder cannot be used."""
@@ -96,7 +113,10 @@ class EmbeddedEngine:
         await self.ask(None, ("remove", checked_name(name)), OPEN_TIMEOUT_S)
 
     async def recycle(self) -> None:
-        """Close the store and open it again in a fresh process, to give memory back after an import."""
+        """Close the store and open it again in a fresh process, to give memory back after an import.
+
+        What is asked meanwhile waits, and is answered by the new process.
+        """
         await self._reopen(self._url)
 
     @asynccontextmanager
@@ -129,18 +149,35 @@ class EmbeddedEngine:
     async def _reopen(self, url: StoreUrl) -> None:
         def reopen() -> None:
             if not url.in_memory:
+                names = sorted(self._worker.databases) if self._worker is not None else []
                 self._close_worker()
                 self._url = url
                 self._ready(OPEN_TIMEOUT_S)
+                for name in names:  # here, where there is time: those who wait have less
+                    self._open("reopen", name, OPEN_TIMEOUT_S)
 
-        await self._submit(reopen, CLOSE_TIMEOUT_S)
+        self._reopening += 1
+        try:
+            await self._submit(reopen, CLOSE_TIMEOUT_S)
+        finally:
+            self._reopened_at = time.monotonic()
+            self._reopening -= 1
 
     async def _submit(self, work: Callable[[], Any], timeout_s: float) -> Any:
         if self._closed:
             raise Unavailable(_CLOSED)
-        job = _Job(work)
+        loop, job = asyncio.get_running_loop(), _Job(work)
+
+        def expire() -> None:
+            nonlocal timer
+            left = timeout_s if self._reopening else self._reopened_at + timeout_s - time.monotonic()
+            if left > 0:
+                timer = loop.call_later(left, expire)
+            else:
+                job.expire()
+
+        timer = loop.call_later(timeout_s, expire)
         self._jobs.put(job)
-        timer = asyncio.get_running_loop().call_later(timeout_s, job.expire)
         try:
             return await asyncio.wrap_future(job.future)
         except asyncio.CancelledError:
@@ -155,11 +192,13 @@ class EmbeddedEngine:
 
     def _work_off(self) -> None:
         while (job := self._jobs.get()) is not None:
+            self._idle_since = None
             if job.future.set_running_or_notify_cancel():
                 try:
                     job.future.set_result(job.work())
                 except BaseException as error:  # noqa: BLE001 - handed to the caller, who waits for it
                     job.future.set_exception(error)
+            self._idle_since = time.monotonic()
             del job  # an idle engine holds on to nobody's rows
 
     def _answer(self, database: str | None, message: bytes, timeout_s: float, reads: bool) -> Any:
