@@ -372,3 +372,14 @@ async def test_a_question_to_an_empty_context_loads_nothing(engine_of_the_run: E
         assert await vectors.fill(context, context.sets.everything())
         assert (embedder.calls, vectors.why_not(context)) == (0, None)
         assert time.perf_counter() - started < 1.0
+
+
+async def test_an_index_that_lost_its_vectors_gets_them_again(engine_of_the_run: Engine) -> None:
+    async with opened(engine_of_the_run, FakeEmbedder()) as (rt, context):
+        ships, _ = await say(rt, context, "The lighthouse guides ships", "Fresh bread smells of yeast")
+        await until(context, is_settled)
+        await context.finder.drop_space(Space("fake-384", 384))
+        assert await nearest(context, "lighthouse for ships") == []
+        await say(rt, context, "one more")
+        await until(context, lambda s: is_settled(s) and [each.held for each in s.spaces] == [3])
+        assert await nearest(context, "lighthouse for ships") == [ships]

@@ -50,8 +50,10 @@ class Watched:
     Rows and questions fail apart: a text that an embedder refuses does not take the meaning of questions away.
     """
 
-    def __init__(self, name: str, embedder: Embedder) -> None:
+    def __init__(self, name: str, embedder: Embedder, *, at_hand: bool = False) -> None:
+        """`at_hand`: it was made elsewhere, so there is no model to be careful with."""
         self.name = name
+        self.at_hand = at_hand
         self._embedder = embedder
         self._space: Space | None = None
         self._calls: set[asyncio.Task[Vectors]] = set()
@@ -139,7 +141,7 @@ class Embedders:
     def add(self, embedder: Embedder) -> None:
         """Take an embedder that was made elsewhere as the default, under the id of its model."""
         self.default = embedder.model
-        self._opened[embedder.model] = Watched(embedder.model, Checked(embedder))
+        self._opened[embedder.model] = Watched(embedder.model, Checked(embedder), at_hand=True)
 
     def get(self, name: str) -> Watched | None:
         """The embedder of a name, loading nothing yet; None for `none`. Raises: Invalid."""

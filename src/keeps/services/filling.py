@@ -23,8 +23,8 @@ from keeps.store import vectors as store_vectors
 BATCH: Final = 64
 """Units embedded at once. Small, so that what a question waits for comes soon; the model cuts it further by tokens."""
 
-LOAD_AFTER_S: Final = 0.25
-"""How long a model that was never asked is left alone after a write: a command that ends before never loads it."""
+LOAD_AFTER_S: Final = 1.0
+"""How long a model is left alone that nothing but rows needs: a command that ends before never loads it."""
 
 _QUICK_S: Final = 5.0
 """A failure that took longer is not looked into text by text."""
@@ -218,9 +218,13 @@ class Filling:
 
     async def _load(self, watched: Watched) -> None:
         if not watched.loaded:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.asked.wait(), LOAD_AFTER_S)
+            if not watched.at_hand:
+                await self._wait_to_load()
             await watched.space()
+
+    async def _wait_to_load(self) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.asked.wait(), LOAD_AFTER_S)
 
     async def _keep(self, work: _Work, made: Mapping[str, bytes], seen: _Round) -> None:
         """Save vectors in the record, as far as their rows are still there, then in the index."""

@@ -328,6 +328,7 @@ class Vectors:
                 self._pause.failed(str(error))
             except (FinderLost, Behind) as lost:
                 self._pause.failed(str(lost))
+                self._arranged = False  # an index that was built anew knows the spaces of its vectors only
                 with suppress(FinderLost, KeepsError):
                     async with self._still():
                         await index.catch_up(self._at)
