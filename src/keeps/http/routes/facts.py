@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
@@ -13,8 +16,11 @@ from keeps.core.replies import ReplyKey
 from keeps.http.body import JsonBody
 from keeps.http.deps import Call, DataCall
 from keeps.http.shell import PENDING_HEADER
-from keeps.services.remember import Remembered, remember
+from keeps.services.remember import Remember, Remembered, remember
 from keeps.wire.facts import BatchIn, BatchOut, FactsIn, FactsOut
+
+AT_ONCE: Final = 50
+"""Triples that are read where they arrive. 1,000 with long texts take a third of a second."""
 
 router = APIRouter(prefix="/api/v1/{context:segment}", tags=["facts"])
 
@@ -23,6 +29,11 @@ def _check_budget(call: Call, infer: Infer) -> None:
     """Raises: Limited when an operator stopped what may call a model in this context."""
     if call.context.enforcement_blocked and infer in (Infer.FULL, Infer.PREVIEW):
         raise Limited("extraction is stopped in this context: use infer none or triples, or ask its operator")
+
+
+async def _read(to_core: Callable[[], Remember], triples: int) -> Remember:
+    """The write a body asks for; read in a thread when it is long, so that others are answered meanwhile."""
+    return to_core() if triples <= AT_ONCE else await asyncio.to_thread(to_core)
 
 
 @router.post("/facts", response_model=FactsOut)
@@ -34,7 +45,7 @@ async def post_facts(call: DataCall, body: Annotated[FactsIn, Depends(JsonBody(F
         nonlocal pending
         _check_budget(call, body.infer)
         lenient = call.rt.config.lenient_categories
-        request = body.to_core(now=call.rt.clock(), lenient=lenient, reply=key)
+        request = await _read(partial(body.to_core, now=call.rt.clock(), lenient=lenient, reply=key), len(body.triples))
         done = await remember(call.rt, call.context, call.caller, request)
         pending = len(done.extraction.proposals) if done.extraction else 0
         return done
