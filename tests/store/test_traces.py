@@ -93,7 +93,17 @@ async def test_saved_and_found(record: Db) -> None:
     assert set((await traces.regions(record)).values()) == {ALL, ()}
 
 
-@pytest.mark.parametrize("step", [timedelta(0), timedelta(minutes=7), timedelta(days=11), timedelta(days=400)])
+@pytest.mark.parametrize(
+    "step",
+    [
+        timedelta(0),
+        timedelta(microseconds=1),
+        timedelta(milliseconds=400),
+        timedelta(minutes=7),
+        timedelta(days=11),
+        timedelta(days=400),
+    ],
+)
 async def test_any_span_of_time_is_walked_in_order(record: Db, step: timedelta) -> None:
     kept = [trace(f"t{number:02}", NOW - number * step) for number in range(30)]
     kept.append(trace("ahead", NOW + timedelta(days=3)))
