@@ -69,7 +69,7 @@ class When(TypedDict, total=False):
 class Asked(When, total=False):
     """How to ask. `k`: hits at most, 1 to 50, else 10. `lens`: only what belongs to these scopes. `labels`: all of
     them. `include`: facts, passages, or both. `session`: the one the question is asked in. `min_score`: what scores
-    less is left out, 0 to 1."""
+    less is left out, 0 to 1. `source`: a word for the trace that says who asks, as `notebook`."""
 
     k: int
     mode: Literal["hybrid", "bm25", "vector", "graph"]
@@ -79,6 +79,7 @@ class Asked(When, total=False):
     session: str
     include_duplicates: bool
     min_score: float
+    source: str
 
 
 _WIRE_NAMES = {

@@ -107,7 +107,7 @@ async def _inspect(memory: Client, asked: InspectIn) -> Shown:
 
 
 def _asked(asked: RecallIn | ContextIn) -> Asked:
-    how: Asked = {"k": asked.k}
+    how: Asked = {"k": asked.k, "source": "mcp"}
     if asked.lens is not None:
         how["lens"] = asked.lens
     if asked.labels is not None:
