@@ -19,6 +19,7 @@ from keeps.client.leaks import Effort, look_for_leaks
 from keeps.config import Config
 from keeps.core.errors import Forbidden, Unavailable
 from keeps.memory import Memory
+from keeps.services import traces
 from keeps.store.scopes import ScopeSets
 from tests.cli.conftest import Desk
 
@@ -93,6 +94,12 @@ def test_a_leaky_service_does_not(
     assert [key["name"] for key in filled("keys", "list", "--json").json["keys"] if "leakcheck" in key["name"]] == []
 
 
+def test_a_service_that_shows_traces_of_others_does_not(filled: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traces, "may_see", lambda patterns, region: True)
+    report = filled("leakcheck", "--json", "--questions", "1", code=FAILED).json
+    assert {leak["door"] for key in report["keys"] for leak in key["leaks"]} == {"GET /traces/{id}"}
+
+
 @dataclass
 class Opened:
     memory: Memory
@@ -117,7 +124,7 @@ async def test_facts_relations_actions_and_turns_are_all_asked_for(
         assert all(looked.rows for looked in found.looked if str(looked.reader) not in {"team/south"})
 
         leaky_sets(monkeypatch)
-        found = await opened.look(Effort(questions=5, limit=30))
+        found = await opened.look(Effort(questions=5, limit=2))
         assert {leak.what for leak in found.leaks} == {"id", "text", "entity", "count"}
         assert {leak.door for leak in found.leaks} >= {
             "GET /inspect",

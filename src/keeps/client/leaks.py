@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from keeps.client import known as yardstick
 from keeps.client.inventory import everything
-from keeps.client.known import Known, Sample, bare, path_of, rare_words, strings
+from keeps.client.known import Known, Owners, Sample, bare, path_of, rare_words, strings
 from keeps.client.verbs import Client, walk
 from keeps.core.errors import Forbidden, NotFound
 from keeps.wire.base import WireOut
@@ -116,18 +116,27 @@ async def look_for_leaks(
     known = Known()
     async for entry in everything(memory):
         known.add(entry)
+    traces = {
+        owners: (await memory.recall(known.samples[owners][0].text[:_MOST_CHARS])).trace.trace_id
+        for owners in known.owners()
+    }
     readers = readers_of(known)
     chosen = readers[: effort.limit]
     looked: list[Looked] = []
     for reader in chosen:
         advance(len(looked), len(chosen))
-        looked.append(await _look(memory, known, reader, effort, connect))
+        looked.append(await _look(memory, known, reader, effort, connect, traces))
     advance(len(chosen), len(chosen))
     return Found(looked=looked, left_out=len(readers) - len(chosen))
 
 
 async def _look(
-    memory: Client, known: Known, reader: Reader, effort: Effort, connect: Callable[[str], Client]
+    memory: Client,
+    known: Known,
+    reader: Reader,
+    effort: Effort,
+    connect: Callable[[str], Client],
+    traces: Mapping[Owners, str],
 ) -> Looked:
     name = f"leakcheck-{secrets.token_hex(6)}"
     minted = await memory.keys.create(name, grants={"memory:read": reader.patterns}, ttl_s=KEY_TTL_S)
@@ -137,6 +146,7 @@ async def _look(
             for owners in known.owners():
                 if not yardstick.reads(reader.patterns, owners):
                     await look.ask_about(known.samples[owners], effort.questions)
+                    await look.ask_for_trace(traces[owners])
             await look.list_all()
             return look.looked
     finally:
@@ -165,6 +175,13 @@ class _Look:
             await self._question((rare_words(text) or text) if by_words else text, sample)
             await self._by_reference(sample)
 
+    async def ask_for_trace(self, trace: str) -> None:
+        """Ask how somebody else's question was answered; that they asked it is theirs too."""
+        self.looked.questions += 1
+        with suppress(NotFound, Forbidden):
+            self._see("GET /traces/{id}", await self._memory.traces.get(trace))
+            self._judge("GET /traces/{id}", "id", f"trace:{trace}", lambda: False)
+
     async def list_all(self) -> None:
         """Go through every list there is."""
         memory, known = self._memory, self._known
@@ -173,6 +190,7 @@ class _Look:
             self._see("GET /scopes", page)
             for node in page.scopes:
                 self._check_path("GET /scopes", node.path)
+        self._see("GET /traces", await memory.traces.list())
         async for page in walk(memory.entities, count=True):
             self._see("GET /entities", page)
         for door, verb in (("facts", memory.facts), ("relations", memory.relations), ("actions", memory.actions)):
@@ -202,6 +220,7 @@ class _Look:
         """Look the row up by everything it can be looked up by."""
         memory = self._memory
         await self._look_up("GET /inspect", lambda: memory.inspect(sample.ref), sample)
+        await self._look_up("GET /traces", lambda: memory.traces.list(ref=sample.ref), sample)
         if sample.session is not None:
             session = sample.session
             await self._look_up("GET /sessions/{session}", lambda: memory.sessions.get(session), sample)
