@@ -224,7 +224,8 @@ class Filling:
 
     async def _wait_to_load(self) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.asked.wait(), LOAD_AFTER_S)
+            async with asyncio.timeout(LOAD_AFTER_S):
+                await self.asked.wait()
 
     async def _keep(self, work: _Work, made: Mapping[str, bytes], seen: _Round) -> None:
         """Save vectors in the record, as far as their rows are still there, then in the index."""

@@ -36,6 +36,10 @@ BACKLOG: Final = 128
 BACKLOG_WAIT_S: Final = 10.0
 """How long one batch waits at most: below what clients wait for an answer."""
 
+LINGER_S: Final = 0.05
+"""How long the follower lets writes gather before it goes, unless a question waits: saving vectors takes the engine as
+long as a write does."""
+
 LOAD_PATIENCE_S: Final = 3.0
 """How long the first question of a process waits for the model to be loaded: what the other legs may take too."""
 
@@ -127,6 +131,7 @@ class Vectors:
         self._questions: OrderedDict[bytes, bytes] = OrderedDict()
         self._pause = Pause()
         self._woken = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._progress = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -159,8 +164,7 @@ class Vectors:
                 await self._remove()
             elif own is not None:
                 await self._filling.look(own)
-        self._task = asyncio.create_task(self._follow())
-        self._woken.set()
+        self._begin()
 
     async def close(self) -> None:
         """Stop; what is being embedded is thrown away."""
@@ -181,8 +185,17 @@ class Vectors:
         if self._task is not None:
             await self.close()
             self._arranged, self._settled, self._verified, self._pause = False, False, False, Pause()
-            self._task = asyncio.create_task(self._follow())
-            self._woken.set()
+            self._begin()
+
+    def _begin(self) -> None:
+        self._task = asyncio.create_task(self._follow())
+        self._woken.set()
+        self._hurry.set()
+
+    def _hasten(self) -> None:
+        """Note that somebody waits for vectors: the model is loaded now, and what was written is not left to gather."""
+        self._filling.asked.set()
+        self._hurry.set()
 
     def wake(self) -> None:
         """Say that rows may lack vectors."""
@@ -205,7 +218,7 @@ class Vectors:
 
     async def question(self, text: str, deadline_s: float) -> tuple[Space, bytes] | None:
         """See `meaning_of`."""
-        self._filling.asked.set()
+        self._hasten()
         until = time.monotonic() + self.patience_s(deadline_s)
         await self._begun(until)
         for generation in (self._filling.turnout.answers, self._filling.turnout.fills):
@@ -234,14 +247,15 @@ class Vectors:
             if left_s <= 0 or self._own()[0] is None:
                 return
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._progress.wait(), left_s)
+                async with asyncio.timeout(left_s):
+                    await self._progress.wait()
 
     async def fill(self, scope_sets: Collection[str], *, rows: int = 32, budget_s: float = 0.05) -> bool:
         """See `fill` of this module."""
         own, fault = self._own()
         if self._settled or (own is None and fault is None):
             return True
-        self._filling.asked.set()
+        self._hasten()
         until = time.monotonic() + self.patience_s(budget_s)
         try:
             while True:
@@ -256,8 +270,10 @@ class Vectors:
                     return False
                 self._filling.first.update(scope_sets)
                 self._woken.set()
+                self._hurry.set()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(progress.wait(), left_s)
+                    async with asyncio.timeout(left_s):
+                        await progress.wait()
         except FinderLost:
             return False
 
@@ -267,6 +283,7 @@ class Vectors:
         Nothing to wait for where there are no vectors, or while they cannot be made. Never raises.
         """
         until = time.monotonic() + timeout_s
+        self._filling.asked.set()
         while True:
             progress, (own, _) = self._progress, self._own()
             left_s = until - time.monotonic()
@@ -278,7 +295,8 @@ class Vectors:
             except FinderLost:
                 return
             with suppress(TimeoutError):
-                await asyncio.wait_for(progress.wait(), left_s)
+                async with asyncio.timeout(left_s):
+                    await progress.wait()
 
     async def status(self) -> IndexStatus:
         """What there is and what is left to do. Raises: Unavailable when the record does not answer."""
@@ -317,6 +335,10 @@ class Vectors:
     async def _follow(self) -> None:
         while True:
             await self._woken.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LINGER_S):
+                    await self._hurry.wait()
+            self._hurry.clear()
             self._woken.clear()
             try:
                 await self._round()
