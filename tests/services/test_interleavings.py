@@ -50,11 +50,10 @@ async def test_nothing_of_others_comes_back_in_ten_thousand_steps(place: tuple[R
     await work.steps(STEPS)
     assert sum(work.done.values()) == STEPS
     # A check that saw nothing would prove nothing.
-    for leg in ("hybrid", "bm25"):
-        assert work.seen[f"recall {leg}"] > 100
+    for mode in MODES:
+        assert work.seen[f"recall {mode}"] > 20, mode
     for what in ("context", "inspect", "facts", "relations", "actions", "entities", "history", "session context"):
         assert work.seen[what] > 20, what
-    assert {f"recall {mode}" for mode in MODES} - work.seen.keys() <= {"recall vector", "recall graph"}
 
 
 async def test_the_work_sees_a_leak(place: tuple[Runtime, Context], monkeypatch: pytest.MonkeyPatch) -> None:
