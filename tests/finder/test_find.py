@@ -257,3 +257,13 @@ async def test_who_is_named_and_said_it_comes_before_who_was_spoken_to(finder: L
     found = await finder.find("What did Mara paint?", ["s1"])
     assert [hit.ref for hit in found][:2] == ["turn:2", "turn:1"]
     assert found[0].share == found[1].share
+
+
+async def test_what_nobody_is_named_to_have_said_stands_beside_what_somebody_said(finder: LocalFinder) -> None:
+    said = [
+        turn(1, "Mara moved to the island"),
+        turn(2, "Mara: sit down, I am moving house"),
+        turn(3, "Oren: Mara moves"),
+    ]
+    await finder.rebuild("c", stream(*said, *(turn(n, f"Oren: nothing {n}") for n in range(4, 9))), 1)
+    assert [hit.ref for hit in await finder.find("Where did Mara move?", ["s1"])] == ["turn:1", "turn:2", "turn:3"]

@@ -115,7 +115,11 @@ def expected(kept: Sequence[Entry], question: str, readable: set[str], how: dict
     weights = {t: ranking.rarity(sum(t in own.counts for _, own, _ in bags), len(bags)) for t in terms}
     named = {t: words.SAID + t for t in terms}
     said = {e.unit: frozenset(words.speaker_terms(e.text, STEM)) for e in texts}
-    speak = {t: ranking.spoken(sum(named[t] in s for s in said.values()), len(bags)) for t in terms}
+    by = {t: {e.unit for e in texts if named[t] in said[e.unit]} for t in terms}
+    told = {
+        t: {e.unit for e, own, _ in bags if t in own.counts and not said[e.unit]} if by[t] else set() for t in terms
+    }
+    speak = {t: ranking.spoken(len(by[t] | told[t]), len(bags)) for t in terms}
     best: dict[str, tuple[float, float, int, int, Found]] = {}
     for (entry, own, before), length in zip(bags, lengths, strict=True):
         if entry.kind not in how["kinds"] or not how["labels"] <= entry.labels:
@@ -125,7 +129,7 @@ def expected(kept: Sequence[Entry], question: str, readable: set[str], how: dict
         for term in terms:
             count = ranking.occurrences(own.counts.get(term, 0), before.counts.get(term, 0))
             rank += weights[term] * ranking.worth(count, length)
-            if named[term] in said[entry.unit]:
+            if entry.unit in by[term] | told[term]:
                 rank += speak[term]
             here = 1.0 if term in own.counts else ranking.BEFORE_WEIGHT if term in before.counts else 0.0
             presence.append((weights[term], here))

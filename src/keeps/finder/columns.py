@@ -47,6 +47,7 @@ class Row(NamedTuple):
     assistant: bool = False
     meant: bool = False  # it should have a vector
     asks: bool = False  # a question is asked in it
+    named: bool = False  # the name of who said it stands in front
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,7 @@ class Columns:
         self.tie: Longs = np.zeros(0, np.int64)
         self.assistant: Flags = np.zeros(0, np.bool_)
         self.asks: Flags = np.zeros(0, np.bool_)
+        self.named: Flags = np.zeros(0, np.bool_)
         self.meant: Flags = np.zeros(0, np.bool_)
         self.hurdle: Floats = np.zeros(0, np.float64)  # what occurrences are set against: rises with length
         self.label_sets: list[frozenset[str]] = [frozenset()]
@@ -95,6 +97,7 @@ class Columns:
         self.tie[at] = row.tie
         self.assistant[at] = row.assistant
         self.asks[at] = row.asks
+        self.named[at] = row.named
         self.meant[at] = row.meant
         self.wanting += row.meant
         self.hurdle[at] = ranking.hurdle(ranking.occurrences(row.words, row.before))
@@ -154,6 +157,7 @@ class Columns:
             self.tie = grown(self.tie, room)
             self.assistant = grown(self.assistant, room)
             self.asks = grown(self.asks, room)
+            self.named = grown(self.named, room)
             self.meant = grown(self.meant, room)
             self.hurdle = grown(self.hurdle, room)
             self._scope_set = grown(self._scope_set, room)

@@ -23,7 +23,7 @@ from keeps.finder.columns import Row, Wanted, tie_of
 from keeps.finder.text import Hit, TextIndex
 from keeps.finder.vectortable import VectorTable
 
-FORMAT: Final = f"5/{unicodedata.unidata_version}/{version('snowballstemmer')}"
+FORMAT: Final = f"6/{unicodedata.unidata_version}/{version('snowballstemmer')}"
 """Of the file, and of what decides how words are cut. Another one means: build anew."""
 
 _KINDS: Final[dict[Kind, int]] = {"passage": 0, "fact": 1}
@@ -36,7 +36,8 @@ _SCHEMA: Final = """
         row INTEGER PRIMARY KEY, unit TEXT NOT NULL UNIQUE, ref TEXT NOT NULL, first INTEGER NOT NULL,
         scope_set INTEGER NOT NULL, kind INTEGER NOT NULL, live INTEGER NOT NULL, labels TEXT, window_of TEXT,
         words INTEGER NOT NULL, before INTEGER NOT NULL, at INTEGER NOT NULL, tie INTEGER NOT NULL,
-        assistant INTEGER NOT NULL, asks INTEGER NOT NULL, meaning INTEGER, terms TEXT NOT NULL
+        assistant INTEGER NOT NULL, asks INTEGER NOT NULL, named INTEGER NOT NULL,
+        meaning INTEGER, terms TEXT NOT NULL
     );
     CREATE INDEX entry_ref ON entry(ref);
     CREATE INDEX entry_window ON entry(window_of) WHERE window_of IS NOT NULL;
@@ -45,9 +46,10 @@ _SCHEMA: Final = """
         PRIMARY KEY(key, scope_set, entity, name)
     ) WITHOUT ROWID;
 """
-_PUT: Final = "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT: Final = "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _LOAD: Final = """
-    SELECT row, scope_set, first, kind, live, words, before, labels, at, tie, assistant, meaning IS NOT NULL, asks
+    SELECT row, scope_set, first, kind, live, words, before, labels, at, tie, assistant, meaning IS NOT NULL,
+        asks, named
     FROM entry
 """
 
@@ -350,15 +352,27 @@ class IndexFile:
             meaning = None if entry.meaning is None else _digest(entry.meaning)
             meant = meaning is not None
             asks = entry.kind == "passage" and words.asks(entry.text)
+            named = any(term.startswith(words.SAID) for term in counts)
             stored.append(
                 (
                     *(number, entry.unit, entry.ref, first, scope_set, kind, int(entry.live), labels),
-                    *(entry.window_of, own, before, entry.at, tie, int(entry.assistant), int(asks), meaning, terms),
+                    *(
+                        entry.window_of,
+                        own,
+                        before,
+                        entry.at,
+                        tie,
+                        int(entry.assistant),
+                        int(asks),
+                        int(named),
+                        meaning,
+                        terms,
+                    ),
                 )
             )
             bodies.append((number, tokens.body(terms, scope_set)))
             row = Row(number, scope_set, first, kind, entry.live, own, before, entry.labels, entry.at, tie)
-            rows.append(row._replace(assistant=entry.assistant, meant=meant, asks=asks))
+            rows.append(row._replace(assistant=entry.assistant, meant=meant, asks=asks, named=named))
         self._db.executemany(_PUT, stored)
         self._db.executemany("INSERT INTO word(rowid, terms) VALUES (?, ?)", bodies)
         return rows

@@ -116,15 +116,15 @@ class TextIndex:
         lists = [(word, self._postings(word, wanted)) for word in question]
         lists.sort(key=lambda item: (int(np.count_nonzero(item[1].own)), item[0]))
         lists = lists[: ranking.MAX_QUESTION_TERMS]
-        said = [self._postings(words.SAID + word, wanted) for word, postings in lists if len(postings.rows)]
+        said = [self._said(word, postings, wanted) for word, postings in lists if len(postings.rows)]
         rank, share, rows = self._sums([postings for _, postings in lists], said, texts)
         keep = self._allowed(rows, wanted)
         return self._best(rows[keep], rank[keep], share[keep], wanted.limit)
 
-    def _sums(self, lists: Sequence[Postings], said: Sequence[Postings], texts: int) -> tuple[Floats, Floats, Ints]:
+    def _sums(self, lists: Sequence[Postings], said: Sequence[Ints], texts: int) -> tuple[Floats, Floats, Ints]:
         """Rank and share of every row that holds one of the terms, and the rows, in order of number.
 
-        `said`: rows whose speaker one of the terms names; they are among those that hold it.
+        `said`: for each of some terms rows that hold it and gain by who said them.
         """
         touched = sum(len(postings.rows) for postings in lists)
         # Zeroed pages are made when touched, so this costs what the readable rows cost.
@@ -140,8 +140,8 @@ class TextIndex:
             count = postings.own + ranking.BEFORE_WEIGHT * postings.before
             rank[rows] += weight * (count / (count + self.columns.hurdle[rows]))
             have[rows] += np.where(postings.own > 0, weight, weight * ranking.BEFORE_WEIGHT)
-        for postings in said:
-            rank[postings.rows] += ranking.spoken(len(postings.rows), texts)
+        for spoken in said:
+            rank[spoken] += ranking.spoken(len(spoken), texts)
         if touched * 16 > self.columns.size:
             rows = np.flatnonzero(rank).astype(np.int32)
         elif touched:
@@ -149,6 +149,15 @@ class TextIndex:
         else:
             rows = np.empty(0, np.int32)
         return rank[rows], np.minimum(have[rows] / asked if asked else have[rows], 1.0), rows
+
+    def _said(self, word: str, postings: Postings, wanted: Wanted) -> Ints:
+        """Rows that somebody of the name `word` said, and of those that hold it the ones that nobody is named to have
+        said: "Mara moved" is no worse an answer than "Mara: I moved". None when nobody of that name speaks."""
+        rows = self._postings(words.SAID + word, wanted).rows
+        if not len(rows):
+            return rows
+        own = postings.rows[postings.own > 0]
+        return np.concatenate([rows, own[~self.columns.named[own]]])
 
     def _allowed(self, rows: Ints, wanted: Wanted) -> NDArray[np.bool_]:
         """Which of `rows` have a wanted kind and all wanted labels."""
