@@ -90,7 +90,7 @@ ASKS_EVIDENCE: Final = 0.03
 CROWD_EVIDENCE: Final = 0.07
 """What each e-fold more candidates than `CROWD_FROM` takes off, in units of cosine.
 
-Of 600 unrelated turns the nearest has cosine .29 on average, of 30 only .18.
+One foreign question in ten comes nearer than .23 to one of 30 rows, than .29 to one of 600, than .35 to one of 1,000.
 """
 
 CROWD_FROM: Final = 30
@@ -104,8 +104,8 @@ STEEPNESS: Final = 10.0
 DIRECT_SCORE: Final = 1.0
 """The score of the value of a key that the question asks for."""
 
-# What the cosine of a candidate without a vector is taken to be in the order: its mean at this rank and share (BEAM, LoCoMo and
-# REALTALK together), so that a row that has just been written does not stand behind for want of a vector.
+# What the cosine of a candidate without a vector is taken to be in the order: its mean at this rank and share (BEAM,
+# LoCoMo and REALTALK together), so that a row that was just written does not stand behind for want of a vector.
 _COSINE_BASE: Final = 0.3
 _COSINE_OF_TEXT: Final = 0.006
 _COSINE_OF_SHARE: Final = 0.09
