@@ -240,6 +240,20 @@ async def test_history_of_grants(place: Place, clock: HandClock) -> None:
     assert await principals.effective(rt, context, owner, of, parse_path("org/b")) == (WRITE,)
 
 
+async def test_history_within_one_second(place: Place, clock: HandClock) -> None:
+    rt, context, owner = place.rt, place.context, await place.owner()
+    of = await place.principal("p", None)
+    node = parse_path("org/a")
+    moments: list[tuple[datetime, tuple[Verb, ...]]] = []
+    for turn, micros in enumerate((999_999, 1_499_999, 1_999_999, 2_249_999)):  # the clock adds one at each look
+        clock.now = datetime(2026, 5, 2, 12, 0, tzinfo=UTC) + timedelta(microseconds=micros)
+        act = principals.grant if turn % 2 == 0 else principals.revoke
+        await act(rt, context, owner, of, ORG_A, [READ])
+        moments.append((clock.now, (READ,) if turn % 2 == 0 else ()))
+    for moment, verbs in moments:
+        assert await principals.effective(rt, context, owner, of, node, moment) == verbs, moment
+
+
 async def test_history_is_in_order_when_the_clock_goes_back(place: Place, clock: HandClock) -> None:
     rt, context, owner = place.rt, place.context, await place.owner()
     of = await place.principal("p", None)
