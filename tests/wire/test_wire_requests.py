@@ -50,6 +50,9 @@ SAMPLES: dict[str, Any] = {
     "include_duplicates": True,
     "enforcement_blocked": True,
     "mode": "bm25",
+    "IndexIn.mode": "durable",
+    "min_score": 0.5,
+    "window_hours": 3,
     "infer": "none",
     "role": "tool",
     "extract": "per_message",
@@ -65,7 +68,9 @@ MOMENTS = {"ts", "as_of", "at_instant", "valid_from", "valid_until", "since", "u
 MANY = ("labels", "ids", "include", "addressees", "verbs")
 
 
-def sample(name: str) -> Any:
+def sample(name: str, model: type[WireIn] | None = None) -> Any:
+    if model is not None and f"{model.__name__}.{name}" in SAMPLES:
+        return SAMPLES[f"{model.__name__}.{name}"]
     if name in SAMPLES:
         return SAMPLES[name]
     if name.endswith("_at") or name in MOMENTS:
@@ -87,10 +92,10 @@ def test_every_spelling_of_every_field_is_read(model: type[WireIn], name: str, s
     needed = {key: sample(key) for key, field in model.model_fields.items() if field.is_required()}
     if model is ForgetIn and name != "query":
         needed["query"] = "abc"
-    canonical = validated(model, {**needed, name: sample(name)})
+    canonical = validated(model, {**needed, name: sample(name, model)})
     assert getattr(canonical, name) is not None
     needed.pop(name, None)
-    spelled = validated(model, {**needed, spelling: sample(name), "unknown_member": 1})
+    spelled = validated(model, {**needed, spelling: sample(name, model), "unknown_member": 1})
     assert spelled == canonical
     assert getattr(canonical, name) != model.model_fields[name].get_default() or name in SAMPLES
 
