@@ -164,7 +164,7 @@ async def vectors(folder: Path, size: int, count: int) -> dict[str, Any]:
         for first in range(0, len(texts), size):
             messages = [Message(text=text) for text in texts[first : first + size]]
             await remember(at.rt, at.context, at.caller, Remember(messages=messages))
-        while not await _covered(at, space, len(texts)):
+        while not await _covered(at, space, len(texts)):  # noqa: ASYNC110 the index tells nobody when it is whole
             await asyncio.sleep(0.02)
         ours = time.perf_counter() - started
     bare += await _embedding(alone, texts[half:])

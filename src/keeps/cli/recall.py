@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -10,9 +10,13 @@ from rich.console import Console
 from keeps.cli.reach import Reach, Reaching, moment, named, note, said
 from keeps.core.facts import Origin
 from keeps.core.fence import LABELS, PASSAGE_LABEL
+from keeps.core.fusion import MIN_SCORE
 from keeps.wire.query import Hit, QueryOut
 
 app = typer.Typer()
+
+_AT_LEAST: Final = 3
+"""So many hits are shown to people, also when they hardly answer; of the unlikely no more. JSON has them all."""
 
 Query = Annotated[str, typer.Argument(help="The question.")]
 K = Annotated[int, typer.Option("-k", min=1, max=50, help="Hits at most.")]
@@ -20,11 +24,14 @@ Lens = Annotated[
     list[str] | None, typer.Option(metavar="SCOPE", help="Only what belongs to this scope; may be given again.")
 ]
 Label = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only what has it; may be given again.")]
+MinScore = Annotated[
+    float | None, typer.Option(metavar="SCORE", min=0.0, max=1.0, help="Only what has at least this score, 0 to 1.")
+]
 AsOf = Annotated[str | None, typer.Option(metavar="TIME", callback=moment, help="Answer from what was known then.")]
 
 
 def _asked(**options: Any) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value}
+    return {name: value for name, value in options.items() if value is not None and value != []}
 
 
 @app.command(cls=Reaching, epilog='Example: keeps recall "where is the spare key?" -k 3')
@@ -32,7 +39,7 @@ def recall(
     ctx: typer.Context,
     query: Query,
     k: K = 10,
-    mode: Annotated[str | None, typer.Option(metavar="MODE", help="hybrid or bm25.")] = None,
+    mode: Annotated[str | None, typer.Option(metavar="MODE", help="hybrid, vector, bm25 or graph.")] = None,
     lens: Lens = None,
     label: Label = None,
     include: Annotated[
@@ -59,11 +66,12 @@ def context(
     ] = None,
     lens: Lens = None,
     label: Label = None,
+    min_score: MinScore = None,
     as_of: AsOf = None,
 ) -> None:
     """Print what answers a question as one block for a prompt."""
     reach = Reach.of(ctx)
-    asked = _asked(k=k, lens=lens, labels=label, as_of=as_of)
+    asked = _asked(k=k, lens=lens, labels=label, as_of=as_of, min_score=min_score)
     block = reach.ask(lambda memory: memory.context(query, subject=subject, **asked))
     if reach.json or block.context:
         reach.show(block, lambda _: print(block.context))
@@ -71,9 +79,13 @@ def context(
 
 def tell_hits(console: Console, found: QueryOut) -> None:
     """Print hits for people: what was found, who stands behind it, and what it rests on."""
-    if not found.hits:
-        console.print("Nothing found.")
-    for rank, hit in enumerate(found.hits, 1):
+    likely = [hit for hit in found.hits if hit.score >= MIN_SCORE]
+    unlikely = found.hits[len(likely) : max(len(likely), _AT_LEAST)]
+    if not likely:
+        console.print("Nothing found." if not unlikely else "Nothing clearly answers that. What comes nearest:")
+    for rank, hit in enumerate((*likely, *unlikely), 1):
+        if likely and rank == len(likely) + 1:
+            console.print("Less likely:")
         console.print(said(f"{rank:2}. {_spoken(hit)}"))
         console.print(said(f"    {_standing(hit)} · score {hit.score:.2f}", "dim"))
     if found.degraded:

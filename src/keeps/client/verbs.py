@@ -318,7 +318,7 @@ class Client:
     async def switch_index(
         self, *, mode: Literal["hybrid", "durable"] | None = None, embedder: str | None = None
     ) -> IndexOut:
-        """Switch vectors on or off, or to another embedder; they follow in the background. Raises: Forbidden, Invalid."""
+        """Switch vectors on or off, or to another embedder; they follow by and by. Raises: Forbidden, Invalid."""
         call = Call(method="PATCH", path="/index", body={"mode": mode, "embedder": embedder}, repeatable=True)
         return IndexOut.parse(await self._ask(call))
 
