@@ -23,6 +23,7 @@ ALIKE: Final = 0.9
 """The share of shingles two long texts must have in common, 0..1."""
 
 _SHINGLE: Final = 3
+_WORD: Final = re.compile(r"\w+")
 _LONG_CHARS: Final = 3 * LONG_WORDS
 
 # What structures a sentence. All other signs carry meaning: `C#` and `C`, `50%` and `50`, a question and a statement.
@@ -78,6 +79,16 @@ class Said:
         return tuple(word for word in words.name_words(self.text) if word not in words.STOP_WORDS)
 
     @cached_property
+    def long(self) -> bool:
+        """True when it need not be equal to another text to say the same."""
+        if len(self.text) < _LONG_CHARS or not (words.has_unspaced(self.text) or self._has_words(LONG_WORDS)):
+            return False
+        return len(self.telling) >= LONG_WORDS
+
+    def _has_words(self, count: int) -> bool:
+        return len(_WORD.findall(self.text)) >= count
+
+    @cached_property
     def turns(self) -> tuple[str, ...]:
         """The words that turn or count what is said, in order."""
         return tuple(
@@ -111,12 +122,18 @@ def survivors(ranked: Sequence[Said]) -> list[int]:
     Of those that say the same the best stays; a fact takes the place of a passage that says the same.
     """
     kept: list[int] = []
-    alike: dict[tuple[str, ...], list[int]] = {}  # texts with other numbers are never the same: not compared at all
+    # Only these can say the same as a text: those that fold alike, and for a long text other long ones.
+    folded: dict[str, list[int]] = {}
+    long: dict[tuple[str, ...], list[int]] = {}
     for place, said in enumerate(ranked):
-        among = alike.setdefault(said.figures, [])
+        alike = folded.setdefault(said.plain, [])
+        longer = long.setdefault(said.figures, []) if said.long else []
+        among = sorted({*alike, *longer}) if longer else alike
         at = next((at for at in among if same(ranked[kept[at]], said)), None)
         if at is None:
-            among.append(len(kept))
+            alike.append(len(kept))
+            if said.long:
+                longer.append(len(kept))
             kept.append(place)
         elif said.fact and not ranked[kept[at]].fact:
             kept[at] = place
@@ -133,10 +150,7 @@ def _comparable(one: Said, other: Said) -> bool:
 
 
 def _alike(one: Said, other: Said) -> bool:
-    length, another = len(one.text), len(other.text)
-    if length < _LONG_CHARS or another < _LONG_CHARS or not ALIKE * ALIKE < length / another < 1 / (ALIKE * ALIKE):
-        return False
-    if min(len(one.telling), len(other.telling)) < LONG_WORDS:
+    if not one.long or not other.long or not ALIKE * ALIKE < len(one.text) / len(other.text) < 1 / (ALIKE * ALIKE):
         return False
     if one.names != other.names or one.turns != other.turns:
         return False
