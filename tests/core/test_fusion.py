@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -195,6 +196,102 @@ def test_further_candidates_that_are_not_more_do_not_move_a_score() -> None:
     near = {f.ref: f.score for f in fuse(usual() | mine)}
     far = {f.ref: f.score for f in fuse({ref: replace(s, cosine=0.9) for ref, s in usual().items()} | mine)}
     assert near["mine"] == far["mine"]
+
+
+@given(pools())
+def test_of_the_others_only_their_number_and_how_strange_the_question_is_to_them_all_count(
+    pool: dict[str, Signals],
+) -> None:
+    strange = fusion.strangeness(list(pool.values()))
+    assert 0.0 <= strange <= fusion.MOST_STRANGE
+    assert all(f.score == fusion.score(pool[f.ref], len(pool), strange) for f in fuse(pool))
+
+
+@given(pools(1), st.data(), parts, st.floats(0.0, 20.0))
+def test_what_speaks_for_a_candidate_never_makes_the_question_stranger(
+    pool: dict[str, Signals], data: st.DataObject, nearer: float, more: float
+) -> None:
+    ref = data.draw(st.sampled_from(sorted(pool)))
+    at = pool[ref]
+    raised = replace(at, text=at.text + more, share=min(1.0, at.share + nearer), graph=max(at.graph, nearer))
+    if at.cosine is not None:
+        raised = replace(raised, cosine=at.cosine + nearer)
+    before, after = fuse(pool), fuse(pool | {ref: raised})
+    assert fusion.strangeness(list((pool | {ref: raised}).values())) <= fusion.strangeness(list(pool.values())) + 1e-12
+    assert _scores(after)[ref] >= _scores(before)[ref] - 1e-12
+
+
+@given(pools(1, 59), st.data(), st.floats(-1.0, 1.0))
+def test_nearness_of_another_moves_a_score_by_so_much_at_most(
+    pool: dict[str, Signals], data: st.DataObject, cosine: float
+) -> None:
+    other = data.draw(st.sampled_from(sorted(pool)))
+    if pool[other].cosine is None:
+        return
+    moved = pool | {other: replace(pool[other], cosine=cosine)}
+    for ref in pool.keys() - {other}:
+        least = fusion.score(pool[ref], len(pool), fusion.MOST_STRANGE)
+        most = fusion.score(pool[ref], len(pool))
+        assert least <= _scores(fuse(moved))[ref] <= most
+
+
+@given(signals(), st.lists(signals().map(lambda s: replace(s, cosine=None)), max_size=40))
+def test_one_or_two_rows_with_a_vector_have_no_company_to_lack(one: Signals, wordy: list[Signals]) -> None:
+    assert fusion.strangeness([one, one, *wordy]) == 0.0
+
+
+def _scores(fused: Sequence[fusion.Fused]) -> dict[str, float]:
+    return {f.ref: f.score for f in fused}
+
+
+def around(best: float, *company: float, size: int = 30, rest: float = 0.02, alike: float = 0.095) -> list[Signals]:
+    """A memory of `size` rows, as near to each other as `alike`: the nearest to a question, what comes after it, and
+    the rest."""
+    near = [best, *company, *[rest] * size][:size]
+    usual = alike + (1.0 - alike) / size
+    return [Signals(cosine=cosine, usual=usual) for cosine in near]
+
+
+def passing(rows: list[Signals]) -> int:
+    return sum(f.score >= MIN_SCORE for f in fuse({f"r{n:03}": s for n, s in enumerate(rows)}))
+
+
+# Cosines that MiniLM gives to thirty rows about software and a novel.
+PIANIST = around(0.29, 0.16, 0.15, 0.12, 0.11, 0.10, 0.09, 0.08, 0.08, 0.07)  # Who wrote the Brandenburg Concertos?
+MIXER = around(0.28, 0.17, 0.17, 0.16, 0.12, 0.11, 0.11, 0.10, 0.10, 0.09)  # What does a carburettor mix?
+SETUP = around(0.26, 0.21, 0.20, 0.17, 0.17, 0.15, 0.15, 0.14, 0.14, 0.13)  # how's our SQLAlchemy setup these days?
+
+
+def test_a_row_that_is_near_alone_is_no_answer_where_the_question_is_not_at_home() -> None:
+    assert passing(PIANIST) == 0
+    assert passing(MIXER) == 0
+    assert passing(SETUP) == 1
+
+
+def test_a_question_whose_words_are_known_is_less_of_a_stranger() -> None:
+    wordy = [*PIANIST[:-1], replace(PIANIST[-1], text=1.9, share=0.2)]
+    assert fusion.strangeness(wordy) < fusion.strangeness(PIANIST)
+    named = [*PIANIST[:-1], replace(PIANIST[-1], graph=0.7)]
+    assert fusion.strangeness(named) < fusion.strangeness(PIANIST)
+
+
+def test_where_rows_are_like_each_other_company_must_be_nearer() -> None:
+    company = [0.25] * 9
+    assert fusion.strangeness(around(0.42, *company, size=300, alike=0.1)) == 0.0
+    assert fusion.strangeness(around(0.42, *company, size=300, alike=0.4)) == fusion.MOST_STRANGE
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 6, 12, 30])
+def test_a_row_that_is_near_enough_needs_no_company(size: int) -> None:
+    assert passing(around(0.386, size=size)) == 1
+    words = [replace(s, text=1.0, share=1.0) if n == 0 else s for n, s in enumerate(around(0.3, size=size))]
+    assert passing(words) == 1
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_the_few_rows_of_a_new_memory_are_well_above_the_floor(size: int) -> None:
+    rows = {f"r{n}": s for n, s in enumerate(around(0.386, 0.1, size=size))}
+    assert fuse(rows)[0].score > 0.5
 
 
 def test_a_further_leg_is_one_more_entry() -> None:

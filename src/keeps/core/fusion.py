@@ -2,11 +2,13 @@
 
 The order is a sum of deviations: each leg says how far a candidate stands above what is usual among the candidates
 of this question, and legs weigh as much as they can tell here. The score is made of the same signals as they are,
-not set against other candidates; their number alone counts, because the best of many is good by chance.
+not set against other candidates. Two things of the whole are taken off all of them alike: how many there are, because
+the best of many is good by chance, and how far the question is from being at home among them.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -95,8 +97,32 @@ One foreign question in ten comes nearer than .23 to one of 30 rows, than .29 to
 
 CROWD_FROM: Final = 30
 
-ENOUGH_EVIDENCE: Final = 0.252
-"""The evidence whose score is `MIN_SCORE`: where the answers to exact questions part from the rest."""
+COMPANY: Final = 9
+"""How many candidates, after the nearest, tell whether a question is at home; of fewer than 30, a third of them."""
+
+AT_HOME: Final = 0.06
+"""How much nearer than rows are to each other that company is to a question at home, in units of cosine.
+
+One row may be near to anything by chance; nine are near when the memory is about such things. Flat from .055 to .07.
+"""
+
+KNOWN_WORDS: Final = 0.05
+"""What it is worth for being at home that words of the question are known, in units of cosine; flat from .04 to .07."""
+
+KNOWN_SHARE: Final = 0.1
+"""The part of the question, in the candidate that holds most of it, that counts as words that are known."""
+
+STRANGE_EVIDENCE: Final = 1.75
+"""What each unit that a question lacks for being at home takes off; flat from 1.5 to 2.5."""
+
+MOST_STRANGE: Final = 0.1
+"""The most that is taken off for it, in units of cosine: a row that is near enough is found in any company."""
+
+ENOUGH_EVIDENCE: Final = 0.246
+"""The evidence whose score is `MIN_SCORE`: where the answers to exact questions part from the rest.
+
+From .238 to .252 the set of exact questions has the same answers above it, and none for unrelated questions.
+"""
 
 STEEPNESS: Final = 10.0
 """How fast the score rises with the evidence: .45 of evidence scores .71, .65 scores .95."""
@@ -204,8 +230,8 @@ def fuse(candidates: Mapping[str, Signals]) -> Sequence[Fused]:
     """The candidates, best first: direct ones before all others, equal ones by their keys."""
     refs, signals = list(candidates), list(candidates.values())
     weights = {leg.name: leg.weighs(signals) for leg in LEGS}
-    crowd = _crowding(len(refs))
-    found = [_found(s) - crowd for s in signals]
+    off = _crowding(len(refs)) + strangeness(signals)
+    found = [_found(s) - off for s in signals]
     order = found if len(refs) < SMALL_POOL else _beside(refs, signals, _deviations(signals, weights))
     fused = [
         Fused(ref=ref, order=place, score=DIRECT_SCORE if s.direct else _absolute(speaks), weights=weights)
@@ -214,9 +240,34 @@ def fuse(candidates: Mapping[str, Signals]) -> Sequence[Fused]:
     return sorted(fused, key=lambda f: (not candidates[f.ref].direct, -f.order, f.ref))
 
 
-def score(s: Signals, crowd: int) -> float:
-    """How likely a candidate among `crowd` of them answers the question, 0..1."""
-    return DIRECT_SCORE if s.direct else _absolute(_found(s) - _crowding(crowd))
+def score(s: Signals, crowd: int, strange: float = 0.0) -> float:
+    """How likely a candidate among `crowd` of them answers the question, 0..1. `strange`: their `strangeness`."""
+    return DIRECT_SCORE if s.direct else _absolute(_found(s) - _crowding(crowd) - strange)
+
+
+def strangeness(signals: Sequence[Signals]) -> float:
+    """How foreign the question is to what was found, in units of cosine: 0 when it is at home, to `MOST_STRANGE`.
+
+    A question is at home when several candidates are nearer to it than rows are to each other, not one alone. Company
+    that a small memory lacks says nothing for or against it.
+    """
+    near = [s for s in signals if s.cosine is not None]
+    company = min(COMPANY, len(near) // 3)
+    if company == 0:
+        return 0.0
+    cosines = heapq.nlargest(company + 1, (_cosine(s) for s in near))[1:]
+    lack = company * (_likeness(near) + AT_HOME) - math.fsum(cosines)
+    known = max(max(s.share / KNOWN_SHARE, s.graph) for s in signals)
+    return min(MOST_STRANGE, max(0.0, STRANGE_EVIDENCE * (lack / COMPANY - KNOWN_WORDS * min(1.0, known))))
+
+
+def _likeness(near: Sequence[Signals]) -> float:
+    """How near two different rows are to each other, on average; at least two rows, each with a vector.
+
+    The mean row is near to every row by what that row shares with itself, too; that is no likeness.
+    """
+    itself = 1.0 / len(near)
+    return max(0.0, (math.fsum(s.usual for s in near) / len(near) - itself) / (1.0 - itself))
 
 
 def _absolute(evidence: float) -> float:
