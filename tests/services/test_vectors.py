@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from keeps.config import Config
-from keeps.core.spaces import Space
+from keeps.core.spaces import Coverage, Space
 from keeps.models.base import Embedder, EmbedderLost, Vectors
 from keeps.models.fake import FakeEmbedder, Faulty, Lie
 from keeps.services import contexts, vectors
@@ -117,14 +116,14 @@ async def test_what_a_question_needs_is_embedded_before_it_is_asked(engine_of_th
         assert await nearest(context, "lighthouse for ships") == [ships]
 
 
-async def test_fill_gives_up_in_time(engine_of_the_run: Engine) -> None:
+async def test_fill_gives_up_in_time(engine_of_the_run: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "LOAD_PATIENCE_S", 600.0)  # that of a model that is not loaded yet
     embedder = Held()
     async with opened(engine_of_the_run, embedder) as (rt, context):
         await say(rt, context, "The lighthouse guides ships")
         await embedder.begun.wait()
-        started = time.perf_counter()
-        assert not await vectors.fill(context, context.sets.everything(), budget_s=0.05)
-        assert time.perf_counter() - started < 1.0
+        async with asyncio.timeout(30):
+            assert not await vectors.fill(context, context.sets.everything(), budget_s=0.05)
         assert await vectors.fill(context, ["no such scope set"], budget_s=0.05)
 
 
@@ -136,6 +135,25 @@ async def test_without_an_embedder_nothing_is_missing(engine_of_the_run: Engine)
         assert vectors.why_not(context) is None
         status = await until(context, is_settled)
         assert (status.spaces, status.stored, status.embedder) == ((), 0, "none")
+
+
+async def test_what_is_counted_while_it_changes_does_not_pass_for_settled(engine_of_the_run: Engine) -> None:
+    embedder = Held()
+    async with opened(engine_of_the_run, embedder) as (rt, context):
+        await say(rt, context, "The lighthouse guides ships")
+        await embedder.begun.wait()
+        spaces = context.finder.spaces
+
+        async def before_the_end() -> list[Coverage]:
+            found = await spaces()
+            context.finder.spaces = spaces  # pyright: ignore[reportAttributeAccessIssue]
+            embedder.go.set()
+            await until(context, is_settled)
+            return found
+
+        context.finder.spaces = before_the_end  # pyright: ignore[reportAttributeAccessIssue]
+        status = await context.vectors.status()
+        assert (status.settled, status.pending) == (False, 1)
 
 
 # ---------------------------------------------------------------------- faults
@@ -155,20 +173,19 @@ async def test_a_dead_embedder_stops_no_write_and_is_tried_again(engine_of_the_r
 async def test_a_hanging_embedder_holds_up_one_question_only(engine_of_the_run: Engine) -> None:
     embedder = Faulty(FakeEmbedder())
     async with opened(engine_of_the_run, embedder) as (rt, context):
-        (ships,) = await say(rt, context, "The lighthouse guides ships")
+        await say(rt, context, "The lighthouse guides ships")
         await until(context, is_settled)
-        embedder.delay_s = 30.0
-        started = time.perf_counter()
+        embedder.delay_s = 600.0
         assert await vectors.meaning_of(context, "ships", 0.2) is None
         assert "late" in (vectors.why_not(context) or "")
         calls = embedder.calls
-        for _ in range(20):
-            assert await vectors.meaning_of(context, "other ships", 0.2) is None
-        assert embedder.calls == calls, "no question is sent after one that hangs"
-        await say(rt, context, "Fresh bread smells of yeast")
-        assert time.perf_counter() - started < 5.0
-    assert time.perf_counter() - started < 10.0, "closing waits for no answer"
-    assert ships
+        async with asyncio.timeout(60):
+            for _ in range(20):
+                assert await vectors.meaning_of(context, "other ships", 600.0) is None
+            assert embedder.calls == calls, "no question is sent after one that hangs"
+            await say(rt, context, "Fresh bread smells of yeast")
+        begun_to_close = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - begun_to_close < 60, "closing waits for no answer"
 
 
 @pytest.mark.parametrize("lie", ["width", "nan", "few", "zero"])
@@ -205,9 +222,9 @@ async def test_a_question_is_embedded_once(engine_of_the_run: Engine) -> None:
     async with opened(engine_of_the_run, embedder) as (rt, context):
         await say(rt, context, "The lighthouse guides ships")
         await until(context, is_settled)
-        first = await vectors.meaning_of(context, "ships", 1.0)
+        first = await vectors.meaning_of(context, "ships", 30.0)
         assert first is not None
-        assert await vectors.meaning_of(context, "ships", 1.0) == first
+        assert await vectors.meaning_of(context, "ships", 30.0) == first
         assert embedder.calls == 2
 
 
@@ -246,13 +263,14 @@ async def test_another_embedder_takes_over_once_it_has_everything(engine_of_the_
         refs = await say(rt, context, *texts)
         await until(context, is_settled)
         spaces: set[Space] = set()
-        done = asyncio.Event()
+        done, seen = asyncio.Event(), asyncio.Event()
 
         async def read() -> None:
             while not done.is_set():
                 found = await vectors.meaning_of(context, "The lighthouse number 7 guides ships", 5.0)
                 assert found is not None
                 spaces.add(found[0])
+                seen.set()
                 near = await context.finder.near(*found, context.sets.everything(), limit=1)
                 assert [each.ref for each in near] == [refs[7]]
                 await asyncio.sleep(0)
@@ -262,11 +280,14 @@ async def test_another_embedder_takes_over_once_it_has_everything(engine_of_the_
                 await say(rt, context, f"Bread number {n} smells of yeast")
 
         readers = [asyncio.create_task(read()) for _ in range(2)]
+        await seen.wait()  # the old space has answered
         await change(rt, embedder="fake-768")
         await write()
         status = await until(
             context, lambda s: is_settled(s) and [each.space.dims for each in s.spaces] == [768], within_s=60
         )
+        seen.clear()
+        await asyncio.wait([asyncio.create_task(seen.wait()), *readers], return_when=asyncio.FIRST_COMPLETED)
         done.set()
         await asyncio.gather(*readers)
         assert spaces == {Space("fake-384", 384), Space("fake-768", 768)}
@@ -318,9 +339,8 @@ async def test_batches_do_not_wait_for_an_embedder_that_fails(engine_of_the_run:
     async with opened(engine_of_the_run, embedder) as (rt, context):
         await say(rt, context, *(f"Ship number {n} left" for n in range(150)))
         await until(context, lambda status: status.fault is not None)
-        started = time.perf_counter()
-        await say(rt, context, "one more", "and another")
-        assert time.perf_counter() - started < 5.0
+        async with asyncio.timeout(vectors.BACKLOG_WAIT_S - 1):
+            await say(rt, context, "one more", "and another")
 
 
 async def test_lost_embedders_say_what_happened_without_text(engine_of_the_run: Engine) -> None:
@@ -344,34 +364,39 @@ async def test_one_text_that_is_refused_keeps_no_other_from_its_vector(engine_of
     async with opened(engine_of_the_run, Choosy()) as (rt, context):
         await say(rt, context, "A bottle of poison", *(f"Ship number {n} left" for n in range(40)))
         await until(context, lambda status: (status.stored, status.pending) == (40, 1))
-        assert await vectors.meaning_of(context, "which ships left", 1.0) is not None
+        assert await vectors.meaning_of(context, "which ships left", 30.0) is not None
 
 
-async def test_the_first_question_waits_for_the_model_to_be_loaded(engine_of_the_run: Engine) -> None:
+async def test_the_first_question_waits_for_the_model_to_be_loaded(
+    engine_of_the_run: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "LOAD_PATIENCE_S", 60.0)
+    loaded = asyncio.Event()
+
     class Slow(FakeEmbedder):
         async def space(self) -> Space:
-            if not self.__dict__.setdefault("loaded", []):
-                await asyncio.sleep(0.5)
-                self.__dict__["loaded"].append(True)
+            await loaded.wait()
             return await super().space()
 
     async with opened(engine_of_the_run, Slow()) as (rt, context):
         (ships,) = await say(rt, context, "The lighthouse guides ships")
-        whole, found = await asyncio.gather(
+        asked = asyncio.gather(
             vectors.fill(context, context.sets.everything()), nearest(context, "lighthouse for ships", deadline_s=0.1)
         )
-        assert (whole, found) == (True, [ships])
+        await asyncio.sleep(0.3)  # longer than either would wait for a model that is loaded
+        assert not asked.done()
+        loaded.set()
+        assert await asked == [True, [ships]]
         assert vectors.patience_s(context, 0.1) == 0.1
 
 
 async def test_a_question_to_an_empty_context_loads_nothing(engine_of_the_run: Engine) -> None:
     embedder = Faulty(FakeEmbedder())
     async with opened(engine_of_the_run, embedder) as (_, context):
-        started = time.perf_counter()
-        assert await vectors.meaning_of(context, "ships", 1.0) is None
-        assert await vectors.fill(context, context.sets.everything())
+        async with asyncio.timeout(30):
+            assert await vectors.meaning_of(context, "ships", 600.0) is None
+            assert await vectors.fill(context, context.sets.everything(), budget_s=600.0)
         assert (embedder.calls, vectors.why_not(context)) == (0, None)
-        assert time.perf_counter() - started < 1.0
 
 
 async def test_an_index_that_lost_its_vectors_gets_them_again(engine_of_the_run: Engine) -> None:

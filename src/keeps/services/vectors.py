@@ -300,6 +300,7 @@ class Vectors:
 
     async def status(self) -> IndexStatus:
         """What there is and what is left to do. Raises: Unavailable when the record does not answer."""
+        settled = self._settled  # before the rest is read: what is counted while it changes must not pass for its end
         held = {each.space: each for each in await store_vectors.generations(self._at.db)}
         try:
             covered = await self._at.finder.spaces()
@@ -313,7 +314,7 @@ class Vectors:
             spaces=spaces,
             pending=max((each.wanted - each.held for each in spaces), default=0) if own is not None else 0,
             stored=await store_vectors.count(self._at.db),
-            settled=self._settled,
+            settled=settled,
             fault=fault or self.fault,
         )
 
