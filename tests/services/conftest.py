@@ -12,6 +12,7 @@ import pytest_asyncio
 from keeps.config import Config
 from keeps.core.access import Caller, KeyId, Principal, PrincipalId, PrincipalKind, Verb
 from keeps.core.scopes import EVERYTHING, ScopePath, parse_pattern
+from keeps.services import legs
 from keeps.services.runtime import Context, Runtime, open_runtime
 from keeps.store import contexts as store_contexts
 from keeps.store.commit import Batch
@@ -30,6 +31,15 @@ class HandClock:
 
     def forward(self, **by: float) -> None:
         self.now += timedelta(**by)
+
+
+@pytest.fixture(autouse=True)
+def patient_legs() -> Iterator[None]:
+    """No leg of a question runs out of time on a slow machine; tests of deadlines set their own."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("LEG_TIMEOUT_S", "VECTOR_TIMEOUT_S", "MEANING_TIMEOUT_S", "FURTHER_TIMEOUT_S", "_ALSO_WAIT_S"):
+            patched.setattr(legs, name, 60.0)
+        yield
 
 
 @pytest_asyncio.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -126,16 +126,18 @@ async def test_a_dead_embedder_costs_its_leg_alone(at: Place) -> None:
 async def test_a_slow_embedder_is_not_waited_for(at: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     await at.tell(HERON)
     await at.settle()
-    at.embedder.delay_s = 20.0
+    at.embedder.delay_s = 600.0
     monkeypatch.setattr(legs, "MEANING_TIMEOUT_S", 0.05)
-    started = time.perf_counter()
-    found = await at.ask("Where does the heron nest?")
-    assert time.perf_counter() - started < 5.0
+    async with asyncio.timeout(60):
+        found = await at.ask("Where does the heron nest?")
     assert texts(found) == [HERON]
     assert found.degraded == ["vector"]
 
 
-async def test_rows_without_a_vector_are_found_by_words_and_the_answer_says_so(at: Place) -> None:
+async def test_rows_without_a_vector_are_found_by_words_and_the_answer_says_so(
+    at: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(legs, "MEANING_TIMEOUT_S", 0.05)
     await at.tell(TEA)
     await at.settle()
     at.embedder.delay_s = 1.0
@@ -145,6 +147,7 @@ async def test_rows_without_a_vector_are_found_by_words_and_the_answer_says_so(a
     assert found.degraded == ["vector"]
     at.embedder.delay_s = 0.0
     await at.settle()
+    monkeypatch.setattr(legs, "MEANING_TIMEOUT_S", 30.0)
     assert (await at.ask("Where does a heron nest?")).degraded == []
 
 

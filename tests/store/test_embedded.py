@@ -66,7 +66,7 @@ async def test_a_script_that_runs_too_long_is_given_up_and_the_worker_replaced(s
         started = time.monotonic()
         with pytest.raises(Unavailable) as late:
             await db.run("RETURN sleep(30s)", timeout_s=0.2)
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 15
         assert late.value.retry_after_s == 1
         assert await count(db) == 1
         assert pid_of(engine) != before
@@ -125,7 +125,7 @@ async def test_a_call_whose_turn_does_not_come_is_not_run_and_harms_nobody(store
         db = await engine.database("control")
         await db.run("DEFINE TABLE t")
         before = pid_of(engine)
-        slow = asyncio.create_task(db.run("RETURN sleep(700ms)", timeout_s=10))
+        slow = asyncio.create_task(db.run("RETURN sleep(2s)", timeout_s=30))
         await asyncio.sleep(0.05)
         with pytest.raises(Unavailable, match="busy"):
             await db.run("CREATE t:1", timeout_s=0.1)
@@ -138,7 +138,7 @@ async def test_cancelled_calls_are_dropped_before_their_turn_and_ignored_after(s
     async with opened(store_folder) as engine:
         db = await engine.database("control")
         await db.run("DEFINE TABLE t")
-        running = asyncio.create_task(db.run("RETURN sleep(300ms); CREATE t:ran"))
+        running = asyncio.create_task(db.run("RETURN sleep(2s); CREATE t:ran", timeout_s=30))
         await asyncio.sleep(0.05)
         waiting = asyncio.create_task(db.run("CREATE t:waited"))
         await asyncio.sleep(0.05)
@@ -146,7 +146,7 @@ async def test_cancelled_calls_are_dropped_before_their_turn_and_ignored_after(s
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-        assert (await db.run("SELECT VALUE record::id(id) FROM t"))[0] == ["ran"]
+        assert (await db.run("SELECT VALUE record::id(id) FROM t", timeout_s=30))[0] == ["ran"]
 
 
 async def test_calls_run_in_order(store_folder: Path) -> None:
@@ -230,7 +230,7 @@ async def test_what_is_asked_while_the_store_is_reopened_waits_and_is_answered(
     store_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def slow_close(engine: EmbeddedEngine, close: Any = EmbeddedEngine._close_worker) -> None:
-        time.sleep(0.8)
+        time.sleep(2.0)
         close(engine)
 
     async with opened(store_folder) as engine:
@@ -241,20 +241,21 @@ async def test_what_is_asked_while_the_store_is_reopened_waits_and_is_answered(
             patched.setattr(EmbeddedEngine, "_close_worker", slow_close)
             reopening = asyncio.create_task(engine.recycle())
             await asyncio.sleep(0)
-            asked = [db.run("SELECT VALUE id FROM t", timeout_s=0.3) for _ in range(20)]
-            written = [db.run(f"CREATE t:{number}", timeout_s=0.3) for number in range(2, 12)]
+            asked = [db.run("SELECT VALUE id FROM t", timeout_s=1.5) for _ in range(20)]
+            written = [db.run(f"CREATE t:{number}", timeout_s=1.5) for number in range(2, 12)]
             await asyncio.gather(*asked, *written)
             await reopening
         assert await count(db) == 11
         assert pid_of(engine) != pid
-        blocked = asyncio.create_task(db.run("SLEEP 700ms", timeout_s=3.0))
+        blocked = asyncio.create_task(db.run("SLEEP 2s", timeout_s=30.0))
         await asyncio.sleep(0.05)
         with pytest.raises(Unavailable, match="busy"):  # time runs out again once it is open
             await db.run("SELECT VALUE id FROM t", timeout_s=0.2)
         assert engine.idle_s == 0.0
         await blocked
-        await asyncio.sleep(0.05)
-        assert engine.idle_s > 0.0
+        async with asyncio.timeout(10):
+            while engine.idle_s == 0.0:
+                await asyncio.sleep(0.01)
         assert engine.worker_bytes > 2**20
 
 
