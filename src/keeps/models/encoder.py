@@ -11,7 +11,6 @@ import tokenizers
 
 from keeps.models.base import Vectors
 
-DIMS: Final = 384
 _LONGEST_CHARS: Final = 4096
 """What comes later in a text lies far behind the last token that counts; splitting it would be work for nothing."""
 

@@ -28,7 +28,6 @@ from keeps.store.rows import ref_of
 from keeps.store.traces import Tally
 
 WINDOW_HOURS: Final = 24
-MAX_WINDOW_HOURS: Final = 24 * 366
 
 OTHER_SOURCE: Final = "other"
 """What stands for a source that is no plain name: it could hold anything."""

@@ -65,10 +65,6 @@ class Edge:
     object: EntityRef
     known_at: datetime
 
-    def far(self, from_: EntityRef) -> EntityRef:
-        """The other end."""
-        return self.object if self.subject == from_ else self.subject
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
