@@ -3,8 +3,9 @@
     KEEPS_BENCH_KIT=KIT python -m evals.fit_fusion --data DIR [--fit]
 
 `KIT` is the folder of the benchmark kit; `DIR` keeps the vectors between runs. Prints JSON: the figures of the
-constants as they are; those with one constant moved at a time; what the score keeps and keeps out; and with `--fit`
-(some minutes) constants fitted on half of the conversations, measured on the other half.
+constants as they are; those with one constant moved at a time; what the score keeps and keeps out, also with one of
+its constants moved; and with `--fit` (some minutes) constants fitted on half of the conversations, measured on the
+other half.
 """
 
 from __future__ import annotations
@@ -98,6 +99,16 @@ KNOBS: Final = {
     "asks": Knob(turn=lambda v: _constant("ASKS_DEVIATIONS", v), values=(0.0, 0.25, 0.5, 1.0), off=0.0),
     "assistant": Knob(turn=lambda v: _constant("ASSISTANT_DEVIATIONS", v), values=(0.0, 1.0, 2.0, 3.0), off=0.0),
 }
+
+FLOOR_KNOBS: Final[Mapping[str, tuple[float, ...]]] = {
+    "ENOUGH_EVIDENCE": (0.23, 0.238, 0.246, 0.252, 0.26),
+    "STRANGE_EVIDENCE": (0.0, 1.0, 1.5, 1.75, 2.5),
+    "AT_HOME": (0.04, 0.055, 0.06, 0.07, 0.08),
+    "KNOWN_WORDS": (0.0, 0.03, 0.05, 0.07),
+    "MOST_STRANGE": (0.06, 0.1, 0.15),
+    "CROWD_EVIDENCE": (0.05, 0.07),
+}
+"""Constants of the score, and the values to try."""
 
 
 @contextmanager
@@ -195,6 +206,17 @@ def kept_out(strange: Sequence[Asked]) -> dict[str, float]:
     return {"questions": len(strange), "find something": sum(bool(above(one)) for one in strange)}
 
 
+def floors(own: Questions, strange: Questions) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
+    """What the score keeps and keeps out of each set, with one of its constants at a time at each of its values."""
+    shown: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
+    for name, values in FLOOR_KNOBS.items():
+        shown[name] = {}
+        for value in values:
+            with _constant(name, value):
+                shown[name][f"{value:.3g}"] = {of: kept(own[of]) | kept_out(strange[of]) for of in own}
+    return shown
+
+
 async def _asked(names: Sequence[str], folder: Path, kit: Any) -> tuple[dict[str, list[Asked]], dict[str, list[Asked]]]:
     embedder = open_embedder("minilm")
     assert embedder is not None
@@ -227,6 +249,7 @@ def main() -> int:
         "none": measured(own, metrics, {name: knob.off for name, knob in KNOBS.items()}),
         "score": {name: kept(some) for name, some in own.items()},
         "unrelated": {name: kept_out(some) for name, some in strange.items()},
+        "floor moved": floors(own, strange),
         "moved": moved(own, metrics),
     }
     if given.fit:

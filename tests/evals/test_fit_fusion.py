@@ -119,3 +119,14 @@ def test_the_floor_counts_what_is_above_it() -> None:
         "questions": 2,
         "find something": 1,
     }
+
+
+def test_constants_of_the_score_are_moved_for_a_while_only() -> None:
+    before = [getattr(fusion, name) for name in fit_fusion.FLOOR_KNOBS]
+    between = made("ana", "x", x=Signals(cosine=0.24))
+    moved = fit_fusion.floors({"set": [between]}, {"set": [between]})
+    assert moved.keys() == fit_fusion.FLOOR_KNOBS.keys()
+    low, high = moved["ENOUGH_EVIDENCE"]["0.23"]["set"], moved["ENOUGH_EVIDENCE"]["0.26"]["set"]
+    assert (low["recall"], low["find something"]) == (1.0, 1)
+    assert (high["recall"], high["find something"]) == (0.0, 0)
+    assert [getattr(fusion, name) for name in fit_fusion.FLOOR_KNOBS] == before

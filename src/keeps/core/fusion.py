@@ -107,13 +107,13 @@ One row may be near to anything by chance; nine are near when the memory is abou
 """
 
 KNOWN_WORDS: Final = 0.05
-"""What it is worth for being at home that words of the question are known, in units of cosine; flat from .04 to .07."""
+"""What it is worth for being at home that words of the question are known, in units of cosine; flat from .03 to .12."""
 
 KNOWN_SHARE: Final = 0.1
 """The part of the question, in the candidate that holds most of it, that counts as words that are known."""
 
 STRANGE_EVIDENCE: Final = 1.75
-"""What each unit that a question lacks for being at home takes off; flat from 1.5 to 2.5."""
+"""What each unit that a question lacks for being at home takes off; flat from 1.25 to 3.75."""
 
 MOST_STRANGE: Final = 0.1
 """The most that is taken off for it, in units of cosine: a row that is near enough is found in any company."""
