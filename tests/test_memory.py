@@ -25,7 +25,7 @@ from keeps import memory as memory_module
 from keeps.client import Client
 from keeps.core.errors import Invalid, NotFound, StoreRefused, Unauthenticated, Unavailable
 from keeps.memory import Memory
-from keeps.store.owner import LOCK_NAME, OWNER_NAME, FolderLock, Owner, read_owner
+from keeps.store.owner import LOCK_NAME, OWNER_NAME, FolderInUse, FolderLock, Owner, read_owner
 
 MARA = {"entity": {"type": "person", "name": "Mara"}, "key": "role", "value": "pilot"}
 
@@ -293,6 +293,63 @@ async def test_processes_that_race_for_an_empty_folder(tmp_path: Path) -> None:
             assert len((await memory.recall("number", k=50, include_duplicates=True)).hits) == 9
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("begun", [False, True], ids=["empty", "begun"])
+async def test_commands_at_once_all_write(tmp_path: Path, begun: bool) -> None:
+    folder = tmp_path / "m"
+    if begun:
+        async with Memory.open(folder):
+            pass
+    texts = {f"The ferry number {number} leaves at seven" for number in range(4)}
+    command = [sys.executable, "-m", "keeps", "remember", "--data", str(folder)]
+
+    def remember(text: str) -> tuple[int, str]:
+        ran = subprocess.run([*command, text], capture_output=True, text=True, timeout=200, check=False)
+        return ran.returncode, ran.stderr if ran.returncode else ""
+
+    assert await asyncio.gather(*(asyncio.to_thread(remember, text) for text in texts)) == [(0, "")] * len(texts)
+    async with Memory.open(folder, saved_key="owner") as memory:
+        page = await memory.facts(limit=50)
+        assert {fact.value for fact in page.attributes} == texts
+
+
+async def test_a_folder_taken_and_let_go_between_look_and_lock_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acquire = FolderLock.acquire
+    refused = iter([True, True, False])
+
+    def taken(lock: FolderLock) -> None:
+        if next(refused):
+            raise FolderInUse("somebody was faster, and is gone again")
+        acquire(lock)
+
+    monkeypatch.setattr(FolderLock, "acquire", taken)
+    async with Memory.open(tmp_path / "m") as memory:
+        assert memory.owner
+
+
+async def test_owners_may_end_one_after_the_other_while_a_guest_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves = 0
+    move = Memory._move
+
+    async with Memory.open(tmp_path / "m") as first, Memory.open(tmp_path / "m") as guest:
+
+        async def late(memory: Memory) -> None:
+            nonlocal moves
+            moves += 1
+            if moves > 2:  # the owners found before are gone by the time they are asked
+                await move(memory)
+
+        monkeypatch.setattr(Memory, "_move", late)
+        await first.close()
+        assert (await guest.whoami()).kind == "agent"
+        assert (moves, guest.owner) == (3, True)
+
+
 async def test_an_owner_that_hangs_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_module, "PATIENCE_S", 0.5)
     monkeypatch.setattr(memory_module, "HEALTH_TIMEOUT_S", 0.2)
@@ -300,13 +357,13 @@ async def test_an_owner_that_hangs_is_said(tmp_path: Path, monkeypatch: pytest.M
     async with Memory.open(folder):
         pass
     with FolderLock(folder) as lock, socket.create_server(("127.0.0.1", 0)) as deaf:
-        with pytest.raises(Unavailable, match="starting"):
+        with pytest.raises(Unavailable, match=r"other processes have held .* none says where it listens"):
             async with Memory.open(folder):
                 pass
         port = deaf.getsockname()[1]
         now = datetime.now(UTC)
         lock.publish(Owner(endpoint=f"http://127.0.0.1:{port}", token="t", pid=1, started_at=now, version="0"))
-        with pytest.raises(Unavailable, match="does not answer"):
+        with pytest.raises(Unavailable, match=r"the process 1 that owns .* does not answer"):
             async with Memory.open(folder):
                 pass
 

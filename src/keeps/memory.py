@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import random
 import time
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -15,20 +16,25 @@ import httpx
 from keeps.client import Call, Client
 from keeps.client.calls import answer, http_client, unreachable
 from keeps.config import Config
-from keeps.core.errors import NotFound, StoreRefused, Unavailable
+from keeps.core.errors import NotFound, Unavailable
 from keeps.store import secrets as store_secrets
-from keeps.store.owner import Owner, read_owner
+from keeps.store.owner import FolderInUse, FolderLock, Owner, read_owner
 
 if TYPE_CHECKING:
     from keeps.owning import Owned
 
 DEFAULT_FOLDER: Final = Path("memory")
 DEFAULT_CONTEXT: Final = "default"
-PATIENCE_S: Final = 15.0
-"""How long to wait for a process that begins or ends to own a folder, seconds."""
+PATIENCE_S: Final = 60.0
+"""How long to wait for processes that begin or end to own a folder, seconds. Several commands at once each take
+their turn, and each start takes seconds of a processor."""
 
 HEALTH_TIMEOUT_S: Final = 5.0
-_PAUSE_S: Final = 0.05
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 0.25
+_SOON_S: Final = 5
+"""A record that asks to be tried again within this many seconds is waited for."""
+
 _SERVER_HALF: Final = "keeps.owning"
 """Loaded only when a folder is free: it brings the engine and the web framework along."""
 
@@ -75,7 +81,7 @@ class Memory(Client):
         Raises:
             StoreRefused: the folder cannot be used, was written by a newer version, or its record lost rows.
             NotFound: the folder has no such context.
-            Unavailable: the process that owns the folder does not answer.
+            Unavailable: for a minute nobody who owns the folder answers, and it cannot be owned.
         """
         memory = cls(folder, config or Config(), context=context, key=key, saved_key=saved_key)
         try:
@@ -102,50 +108,59 @@ class Memory(Client):
 
     async def _ask(self, call: Call) -> Any:
         self._check_open()
-        asked = self._http
-        try:
-            return await answer(asked, self.context_id, call)
-        except httpx.ConnectError:
-            if self._owned is not None:
-                raise
-        async with self._moving:
-            if self._http is asked:
-                await self._move()
-        try:
-            return await answer(self._http, self.context_id, call)
-        except httpx.ConnectError:
-            raise unreachable(self.endpoint) from None
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            asked = self._http
+            try:
+                return await answer(asked, self.context_id, call)
+            except httpx.ConnectError:
+                # Nothing was sent: the owner ended. The next one may have ended as well by the time it is asked.
+                if self._owned is not None:
+                    raise
+            if time.monotonic() > until:
+                raise unreachable(self.endpoint)
+            async with self._moving:
+                if self._http is asked:
+                    await self._move()
 
     async def _move(self) -> None:
         """Own the folder when nobody does, else go to its owner. Raises as `open`."""
         until = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                if (found := read_owner(self.folder)) is None:
-                    await self._own()
-                    return
-                if await self._attach(found):
-                    return
-            except StoreRefused:
-                # Somebody may have been faster: then there is an owner to go to.
-                if time.monotonic() > until or not self._is_owned():
-                    raise
-            except Unavailable:
-                if time.monotonic() > until:
-                    raise
+        pause_s = _FIRST_PAUSE_S
+        while (failure := await self._seated()) is not None:
             if time.monotonic() > until:
-                raise Unavailable(f"the process that owns {self.folder} does not answer: stop it, or try again")
-            await asyncio.sleep(_PAUSE_S)
+                raise failure
+            # Those that wait for the same folder do not all come back at the same moment.
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
+            pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)
 
-    def _is_owned(self) -> bool:
+    async def _seated(self) -> Unavailable | None:
+        """Own the folder, or go to its owner; why neither can be yet, None when it is done."""
+        starting = Unavailable(
+            f"other processes have held {self.folder} for {PATIENCE_S:.0f} s, and none says where it listens: try again"
+        )
         try:
-            return read_owner(self.folder) is not None
+            owner = read_owner(self.folder)
         except Unavailable:
-            return True
+            return starting
+        if owner is not None:
+            gone = f"the process {owner.pid} that owns {self.folder} does not answer: stop it, or try again"
+            return None if await self._attach(owner) else Unavailable(gone)
+        try:
+            await self._own()
+        except FolderInUse:  # somebody was faster, between the look and the lock
+            return starting
+        except Unavailable as error:
+            if error.retry_after_s is None or error.retry_after_s > _SOON_S:
+                raise
+            return error
+        return None
 
     async def _own(self) -> None:
         async with AsyncExitStack() as held:
-            owned = await held.enter_async_context(_owning(self._config, self.context_id))
+            # Before the server's half is loaded, so that of several who come at once only one loads it.
+            lock = held.enter_context(FolderLock(self.folder))
+            owned = await held.enter_async_context(_owning(self._config, self.context_id, lock))
             transport = httpx.ASGITransport(owned.app, raise_app_exceptions=False)
             await self._sit(http_client(_IN_PROCESS, key=self._found_key(), transport=transport), owned)
             self._held.push_async_exit(held.pop_all())
@@ -177,5 +192,5 @@ class Memory(Client):
         return key
 
 
-def _owning(config: Config, context: str) -> AbstractAsyncContextManager[Owned]:
-    return importlib.import_module(_SERVER_HALF).owning(config, context=context)
+def _owning(config: Config, context: str, lock: FolderLock) -> AbstractAsyncContextManager[Owned]:
+    return importlib.import_module(_SERVER_HALF).owning(config, context=context, lock=lock)

@@ -10,7 +10,7 @@ import importlib
 import os
 import secrets
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from types import ModuleType
@@ -52,16 +52,22 @@ class Owned:
 
 @asynccontextmanager
 async def owning(
-    config: Config, *, host: str = DEFAULT_HOST, port: int = 0, context: str | None, warm: bool = False
+    config: Config,
+    *,
+    host: str = DEFAULT_HOST,
+    port: int = 0,
+    context: str | None,
+    warm: bool = False,
+    lock: FolderLock | None = None,
 ) -> AsyncGenerator[Owned]:
     """The data folder of `config`, owned and served until the block ends; an empty one gets `context`, if any.
-    `warm`: load what makes vectors now, and not when it is first needed.
+    `warm`: load what makes vectors now, and not when it is first needed. `lock`: that of the folder, held already.
 
     Raises: StoreRefused: another process owns the folder, or it cannot be used as it is. Conflict: the port is taken.
     """
     if config.data is None:
         raise ValueError("only a folder can be owned")
-    with FolderLock(config.data) as lock:
+    with FolderLock(config.data) if lock is None else nullcontext(lock) as lock:
         async with AsyncExitStack() as held:
             rt = await held.enter_async_context(open_runtime(config))
             minted = None

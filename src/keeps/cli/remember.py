@@ -19,6 +19,7 @@ from keeps.wire.facts import FactsOut
 app = typer.Typer()
 
 _NOTE_ID_BYTES: Final = 6
+_REPEAT_BYTES: Final = 16
 
 
 @app.command(
@@ -55,6 +56,8 @@ def remember(
         "kind": kind or (None if fact or as_turn else "note"),
     }
     given = {name: value for name, value in about.items() if value is not None}
+    # Whoever owns the folder may end while this is under way: then it is asked again, of the next one.
+    given["idempotency_key"] = secrets.token_hex(_REPEAT_BYTES)
 
     async def work(memory: Client) -> FactsOut:
         if fact is not None:

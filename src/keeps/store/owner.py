@@ -34,6 +34,10 @@ class Owner:
     version: str
 
 
+class FolderInUse(StoreRefused):
+    """Another process owns the folder, or is about to."""
+
+
 class FolderLock:
     """The ownership of one data folder, for `with` blocks. Freed by the system when the process ends in any
     way."""
@@ -46,7 +50,8 @@ class FolderLock:
         """Become the owner; the folder is made (mode 700) when missing.
 
         Raises:
-            StoreRefused: another process owns it, or the folder cannot be written.
+            FolderInUse: another process owns it.
+            StoreRefused: the folder cannot be written.
         """
         try:
             self._data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -57,7 +62,7 @@ class FolderLock:
         while not _locked(lock, fcntl.LOCK_EX):
             if time.monotonic() > until:
                 os.close(lock)
-                raise StoreRefused(
+                raise FolderInUse(
                     f"Another keeps process owns the folder {self._data}: use it through that process, or stop it."
                 )
             time.sleep(0.01)
