@@ -12,7 +12,7 @@ from keeps.core.spaces import Coverage
 from keeps.finder.base import FinderLost, Near, Stored
 from keeps.finder.columns import Columns, Row, tie_of
 from keeps.finder.local import LocalFinder
-from keeps.finder.vectors import MEAN_ROWS, Neighbour, Vectors
+from keeps.finder.vectors import MEAN_ROWS, Matrix, Neighbour
 from tests.finder.making import SMALL, WIDE, asked, drawn, stored, stream, turn
 
 ALL = ["s1", "s2"]
@@ -94,7 +94,7 @@ async def test_how_near_a_row_is_to_all_that_may_be_found(finder: LocalFinder) -
 
 def test_the_mean_of_very_many_rows_is_that_of_some_chosen_by_their_keys() -> None:
     def usual(order: Sequence[int]) -> dict[int, float]:
-        held, columns = Vectors(8), Columns()
+        held, columns = Matrix(8), Columns()
         for row, number in enumerate(order):
             columns.add(Row(row, 1, row, 0, True, 1, 0, frozenset(), 0, tie_of(f"u{number}"), meant=True))
             held.put([row], drawn(number).astype(np.float16)[np.newaxis])

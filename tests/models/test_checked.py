@@ -12,7 +12,8 @@ import pytest
 from keeps.core.spaces import Space
 from keeps.models.base import EmbedderLost
 from keeps.models.checked import Checked
-from keeps.models.fake import FakeEmbedder, Faulty, Lie
+from keeps.models.fake import FakeEmbedder
+from tests.models.faulty import Faulty, Lie
 
 SECRET = "the code of the safe is 4711"
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keeps.models.base import EmbedderLost
-from keeps.models.fake import FakeEmbedder, Faulty, Lie
+from keeps.models.fake import FakeEmbedder
+from tests.models.faulty import Faulty, Lie
 
 
 async def cosine(a: str, b: str) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import LiteralString
@@ -14,7 +15,7 @@ import pytest
 from keeps.core.access import KeyId, Principal, PrincipalId
 from keeps.core.errors import Invalid, StoreRefused, Unauthenticated
 from keeps.services import access, contexts, principals
-from keeps.services.doctor import Report, doctor, problems
+from keeps.services.doctor import Finding, Report, doctor
 from keeps.services.erase import Forget, forget
 from keeps.services.runtime import LEDGER_FOLDER, RECORD_FOLDER, WATERMARK_FOLDER
 from keeps.store import contexts as store_contexts
@@ -35,6 +36,10 @@ from tests.services.test_archive import filled, opened, snapshot
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
+
+
+def problems(findings: Sequence[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.level == "problem"]
 
 
 def said(report: Report) -> list[str]:

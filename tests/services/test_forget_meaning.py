@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from keeps.config import Config
-from keeps.models.fake import FakeEmbedder, Faulty
+from keeps.models.fake import FakeEmbedder
 from keeps.models.minilm import MiniLM
 from keeps.services import contexts
 from keeps.services.erase import Forget, Forgotten, forget
@@ -18,6 +18,7 @@ from keeps.services.runtime import Context, Runtime, open_runtime
 from keeps.store import vectors as store_vectors
 from keeps.store.db import Engine
 from keeps.wire.forget import ForgetIn, ForgetOut
+from tests.models.faulty import Faulty
 from tests.services import saying
 from tests.services.conftest import caller
 from tests.services.saying import fact

@@ -18,12 +18,13 @@ from keeps.core.modes import Include
 from keeps.core.scopes import parse_lens
 from keeps.core.sessions import Turn
 from keeps.core.validity import When
-from keeps.models.fake import FakeEmbedder, Faulty, Lie
+from keeps.models.fake import FakeEmbedder
 from keeps.services import contexts, legs
 from keeps.services.recall import Mode, Recall, Recalled, recall
 from keeps.services.remember import Infer, Message, Remember, remember
 from keeps.services.runtime import Context, Runtime, open_runtime
 from keeps.store.db import Engine
+from tests.models.faulty import Faulty, Lie
 from tests.services.conftest import Borrowed, caller
 from tests.services.saying import fact, say
 from tests.services.test_vectors import is_settled, until

@@ -10,17 +10,18 @@ from dataclasses import replace
 import pytest
 
 from keeps.config import Config
+from keeps.core.generations import IndexStatus
 from keeps.core.spaces import Coverage, Space
 from keeps.models.base import Embedder, EmbedderLost, Vectors
-from keeps.models.fake import FakeEmbedder, Faulty, Lie
+from keeps.models.fake import FakeEmbedder
 from keeps.services import contexts, vectors
 from keeps.services.contexts import ContextChange
 from keeps.services.erase import Forget, forget
 from keeps.services.remember import Message, Remember, remember
 from keeps.services.runtime import Context, Runtime, open_runtime
-from keeps.services.vectors import IndexStatus
 from keeps.store import vectors as store_vectors
 from keeps.store.db import Engine
+from tests.models.faulty import Faulty, Lie
 from tests.services.conftest import Borrowed, caller
 
 

@@ -36,6 +36,35 @@ class Turnout:
     drops: tuple[Generation, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceStatus:
+    """One space of a context: how many units should have a vector of it, and how many have.
+
+    `state`: `answering`, `filling` beside it, or `leaving`.
+    """
+
+    space: Space
+    wanted: int
+    held: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexStatus:
+    """The vectors of a context. `pending`: units that wait for one; `stored`: vectors in the record.
+
+    `settled`: nothing is left to do. `fault`: why it does not go on; it is tried again.
+    """
+
+    mode: IndexMode
+    embedder: str
+    spaces: tuple[SpaceStatus, ...]
+    pending: int
+    stored: int
+    settled: bool
+    fault: str | None = None
+
+
 def turnout(held: Sequence[Generation], wanted: str | None) -> Turnout:
     """What becomes of the spaces in `held`, oldest first, when `wanted` is the model that should have one.
 

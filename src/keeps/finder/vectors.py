@@ -54,7 +54,7 @@ class Neighbour(NamedTuple):
     usual: float = 0.0
 
 
-class Vectors:
+class Matrix:
     """The vectors of one space by row number. A slot that is given up is overwritten at once."""
 
     def __init__(self, dims: int, room: int = 0) -> None:

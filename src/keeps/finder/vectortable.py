@@ -14,7 +14,7 @@ import numpy as np
 
 from keeps.core.spaces import Coverage, Space
 from keeps.finder.columns import Columns, Flags, Wanted, grown
-from keeps.finder.vectors import Halves, Neighbour, Singles, Vectors
+from keeps.finder.vectors import Halves, Matrix, Neighbour, Singles
 
 TABLES: Final = """
     CREATE TABLE space(number INTEGER PRIMARY KEY, model TEXT NOT NULL, dims INTEGER NOT NULL, UNIQUE(model, dims));
@@ -39,7 +39,7 @@ class _Held:
     number: int
     rows: Flags
     count: int
-    matrix: Vectors | None = None
+    matrix: Matrix | None = None
 
     def mark(self, row: int, *, there: bool) -> None:
         """Note whether a row has a vector."""
@@ -172,10 +172,10 @@ class VectorTable:
             found += matrix.nearest(question, np.array(sorted(more), np.int32), columns, len(more))
         return matrix.with_usual(found, rows, columns)
 
-    def _matrix(self, space: Space) -> Vectors:
+    def _matrix(self, space: Space) -> Matrix:
         held = self._of(self.numbers[space])
         if held.matrix is None:
-            matrix = Vectors(space.dims, held.count)
+            matrix = Matrix(space.dims, held.count)
             for rows, contents in self._stored(held.number):
                 matrix.put(rows, _values(contents, space.dims))
             held.matrix = matrix

@@ -1,4 +1,4 @@
-"""An embedder without a model: deterministic, at no cost; and faults put before any embedder."""
+"""An embedder without a model: deterministic, at no cost."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keeps.core.spaces import Space
-from keeps.models.base import Embedder, EmbedderLost, Vectors
+from keeps.models.base import Vectors
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _DULL: Final = frozenset(
@@ -22,9 +22,6 @@ _DULL: Final = frozenset(
 """Words nearly every text has: two texts are not alike because both contain `the`."""
 _BEFORE_A_BREATH: Final = 64
 """Texts between two moments in which other tasks of the loop run."""
-
-Lie = Literal["width", "nan", "few", "length", "zero"]
-"""How a wrong answer is wrong: too few numbers a row, a NaN, a row too few, rows not of length 1, rows of zeros."""
 
 
 class FakeEmbedder:
@@ -80,57 +77,3 @@ def _stem(word: str) -> str:
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             return word.removesuffix(ending).removesuffix("e")
     return word.removesuffix("e") if len(word) > 3 else word
-
-
-class Faulty:
-    """An embedder that is late, fails or lies while it is told to; `calls` counts the calls of `embed`."""
-
-    def __init__(self, embedder: Embedder, *, delay_s: float = 0.0, fail: bool = False, lie: Lie | None = None) -> None:
-        self.embedder = embedder
-        self.delay_s = delay_s
-        self.fail = fail
-        self.lie: Lie | None = lie
-        self.calls = 0
-
-    @property
-    def model(self) -> str:
-        """The id of the embedder behind."""
-        return self.embedder.model
-
-    async def space(self) -> Space:
-        """The space of the embedder behind; fails when told to."""
-        self._refuse()
-        return await self.embedder.space()
-
-    async def embed(self, texts: Sequence[str], *, asking: bool = False) -> Vectors:
-        """What the embedder behind says, late or made wrong when told to."""
-        self.calls += 1
-        if self.delay_s:
-            await asyncio.sleep(self.delay_s)
-        self._refuse()
-        rows = await self.embedder.embed(texts, asking=asking)
-        return rows if self.lie is None else _wrong(rows, self.lie)
-
-    async def close(self) -> None:
-        """Close the embedder behind."""
-        await self.embedder.close()
-
-    def _refuse(self) -> None:
-        if self.fail:
-            raise EmbedderLost(f"{self.model} fails because it was told to")
-
-
-def _wrong(rows: Vectors, lie: Lie) -> Vectors:
-    """The rows with one thing wrong about them."""
-    if lie == "width":
-        return rows[:, :-1]
-    if lie == "few":
-        return rows[:-1]
-    rows = rows.copy()
-    if lie == "nan":
-        rows[-1:, :1] = np.nan
-    elif lie == "length":
-        rows *= 3
-    else:
-        rows[-1:] = 0
-    return rows

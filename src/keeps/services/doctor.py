@@ -440,8 +440,3 @@ class _Vectors:
     def foreign(self) -> int:
         """Vectors of the index that the record does not have, or has otherwise."""
         return sum(map(len, self._left.values()))
-
-
-def problems(findings: Sequence[Finding]) -> list[Finding]:
-    """Those that need doing something about."""
-    return [finding for finding in findings if finding.level == "problem"]

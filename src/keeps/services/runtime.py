@@ -34,7 +34,7 @@ from keeps.services import index
 from keeps.services.embedders import Embedders
 from keeps.services.index import Changes, Indexed
 from keeps.services.trace_buffer import TraceBuffer
-from keeps.services.vectors import Vectors
+from keeps.services.vectors import VectorFollower
 from keeps.store import commit as store_commit
 from keeps.store import contexts as store_contexts
 from keeps.store import erase as store_erase
@@ -125,12 +125,12 @@ class Context:
     entity_locks: dict[str, EntityLock] = field(default_factory=dict[str, EntityLock])
     traces: TraceBuffer = field(init=False)
     """What reads leave behind, on its way to the record."""
-    vectors: Vectors = field(init=False)
+    vectors: VectorFollower = field(init=False)
     """What keeps vectors equal to the record, behind the commits."""
     _committing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
-        self.vectors = Vectors(self.indexed, self.embedders, self.secret, self.config, still=self.still)
+        self.vectors = VectorFollower(self.indexed, self.embedders, self.secret, self.config, still=self.still)
         self.traces = TraceBuffer(self._save_traces)
 
     @property

@@ -13,12 +13,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from keeps.core import contexts as core_contexts
 from keeps.core.errors import Invalid, KeepsError
-from keeps.core.generations import Generation, IndexMode
+from keeps.core.generations import IndexMode, IndexStatus, SpaceStatus
 from keeps.core.spaces import Coverage, Space
 from keeps.finder.base import FinderLost
 from keeps.models.base import EmbedderLost
@@ -50,7 +49,7 @@ class Embedded(Protocol):
     """What has vectors: a context."""
 
     @property
-    def vectors(self) -> Vectors: ...
+    def vectors(self) -> VectorFollower: ...
 
 
 async def meaning_of(context: Embedded, question: str, deadline_s: float) -> tuple[Space, bytes] | None:
@@ -79,34 +78,7 @@ def why_not(context: Embedded) -> str | None:
     return context.vectors.fault
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpaceStatus:
-    """One space of a context: how many units should have a vector of it, how many have, and what it is for."""
-
-    space: Space
-    embedder: str
-    wanted: int
-    held: int
-    state: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexStatus:
-    """The vectors of a context. `pending`: units that wait for one; `stored`: vectors in the record.
-
-    `settled`: nothing is left to do. `fault`: why it does not go on; it is tried again.
-    """
-
-    mode: IndexMode
-    embedder: str
-    spaces: tuple[SpaceStatus, ...]
-    pending: int
-    stored: int
-    settled: bool
-    fault: str | None = None
-
-
-class Vectors:
+class VectorFollower:
     """The follower of one context. `start` it once the context is open; `close` it before the finder."""
 
     def __init__(
@@ -301,12 +273,11 @@ class Vectors:
     async def status(self) -> IndexStatus:
         """What there is and what is left to do. Raises: Unavailable when the record does not answer."""
         settled = self._settled  # before the rest is read: what is counted while it changes must not pass for its end
-        held = {each.space: each for each in await store_vectors.generations(self._at.db)}
         try:
             covered = await self._at.finder.spaces()
         except FinderLost:
             covered = []
-        spaces = tuple(self._space_status(each, held.get(each.space)) for each in covered)
+        spaces = tuple(map(self._space_status, covered))
         own, fault = self._own()
         return IndexStatus(
             mode=self.mode,
@@ -318,19 +289,13 @@ class Vectors:
             fault=fault or self.fault,
         )
 
-    def _space_status(self, covered: Coverage, generation: Generation | None) -> SpaceStatus:
+    def _space_status(self, covered: Coverage) -> SpaceStatus:
         answers, fills = self._filling.turnout.answers, self._filling.turnout.fills
         if answers is not None and answers.space == covered.space:
             state = "answering"
         else:
             state = "filling" if fills is not None and fills.space == covered.space else "leaving"
-        return SpaceStatus(
-            space=covered.space,
-            embedder=generation.embedder if generation is not None else "",
-            wanted=covered.wanted,
-            held=covered.held,
-            state=state,
-        )
+        return SpaceStatus(space=covered.space, wanted=covered.wanted, held=covered.held, state=state)
 
     # ------------------------------------------------------------------ following
     async def _follow(self) -> None:

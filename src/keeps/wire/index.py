@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Self
 from pydantic import Field
 
 from keeps.core.contexts import MAX_EMBEDDER_CHARS
-from keeps.core.generations import IndexMode
+from keeps.core.generations import IndexMode, IndexStatus, SpaceStatus
 from keeps.wire.base import WireIn, WireOut, example
 from keeps.wire.late import Late
 
 if TYPE_CHECKING:
-    from keeps.services import modes
-    from keeps.services.modes import Switch
-    from keeps.services.vectors import IndexStatus, SpaceStatus
+    from keeps.services import index_mode
+    from keeps.services.index_mode import Switch
 else:
-    modes = Late("keeps.services.modes")
+    index_mode = Late("keeps.services.index_mode")
 
 
 class IndexIn(WireIn):
@@ -29,7 +28,7 @@ class IndexIn(WireIn):
 
     def to_core(self) -> Switch:
         """What this asks to change."""
-        return modes.Switch(mode=self.mode.value if self.mode else None, embedder=self.embedder)
+        return index_mode.Switch(mode=self.mode.value if self.mode else None, embedder=self.embedder)
 
 
 class IndexSpace(WireOut):

@@ -15,14 +15,15 @@ import pytest
 from keeps.config import Config
 from keeps.core.errors import Forbidden, Invalid
 from keeps.core.spaces import Space
-from keeps.models.fake import FakeEmbedder, Faulty
-from keeps.services import contexts, modes, vectors
+from keeps.models.fake import FakeEmbedder
+from keeps.services import contexts, index_mode, vectors
 from keeps.services.contexts import ContextChange
 from keeps.services.erase import Forget, forget
-from keeps.services.modes import Switch
+from keeps.services.index_mode import Switch
 from keeps.services.runtime import Context, Runtime, open_runtime
 from keeps.store import vectors as store_vectors
 from keeps.store.db import Engine
+from tests.models.faulty import Faulty
 from tests.services.conftest import caller
 from tests.services.test_vectors import Held, is_settled, nearest, opened, say, until
 
@@ -30,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 async def switch(rt: Runtime, context: Context, mode: str) -> None:
-    await modes.switch(rt, context, caller(), Switch(mode=mode))
+    await index_mode.switch(rt, context, caller(), Switch(mode=mode))
 
 
 async def test_durable_keeps_no_vector_and_hybrid_brings_them_back(engine_of_the_run: Engine) -> None:
@@ -56,9 +57,9 @@ async def test_durable_keeps_no_vector_and_hybrid_brings_them_back(engine_of_the
 async def test_who_does_not_manage_all_may_neither_see_nor_switch(engine_of_the_run: Engine) -> None:
     async with opened(engine_of_the_run) as (rt, context):
         with pytest.raises(Forbidden):
-            await modes.seen_by(context, caller("team/*"))
+            await index_mode.seen_by(context, caller("team/*"))
         with pytest.raises(Forbidden):
-            await modes.switch(rt, context, caller("team/*"), Switch(mode="durable"))
+            await index_mode.switch(rt, context, caller("team/*"), Switch(mode="durable"))
 
 
 @pytest.mark.parametrize("config", [{"mode": "semantic"}, {"mode": 1}, {"embedder": "no such"}, {"embedder": ""}])
@@ -158,7 +159,8 @@ FILLER = """
     import asyncio, sys
     from pathlib import Path
     from keeps.config import Config
-    from keeps.models.fake import FakeEmbedder, Faulty
+    from keeps.models.fake import FakeEmbedder
+    from tests.models.faulty import Faulty
     from keeps.services import contexts
     from keeps.services.runtime import open_runtime
     from tests.services.test_vectors import say

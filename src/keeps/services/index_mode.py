@@ -7,11 +7,11 @@ from typing import Any
 
 from keeps.core.access import Caller, Verb
 from keeps.core.errors import Forbidden
+from keeps.core.generations import IndexStatus
 from keeps.core.scopes import EVERYTHING
 from keeps.services import contexts
 from keeps.services.contexts import ContextChange
 from keeps.services.runtime import Context, Runtime
-from keeps.services.vectors import IndexStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
