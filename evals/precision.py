@@ -13,8 +13,9 @@ from typing import Any, Final
 import httpx
 from evals.place import served, settled
 
-FLOOR: Final = 0.25
-"""The score a memory needs to stand in a prompt, unless a context says otherwise."""
+from keeps.core.fusion import MIN_SCORE
+
+FLOOR: Final = MIN_SCORE
 
 _ASKED_FOR: Final = 20
 

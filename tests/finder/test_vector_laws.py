@@ -204,9 +204,9 @@ def vector_of(file: IndexFile, key: str) -> np.ndarray:
     return np.frombuffer(content, "<f2").astype(float)
 
 
-def many(count: int, *, seed: int, order: Sequence[int] | None = None) -> IndexFile:
-    """An index in a folder that is left to the system, of clustered vectors in two scope sets."""
-    file = IndexFile.create(Path(tempfile.mkdtemp()) / "index", "c", STEM)
+def many(path: Path, count: int, *, seed: int, order: Sequence[int] | None = None) -> IndexFile:
+    """An index of clustered vectors in two scope sets."""
+    file = IndexFile.create(path, "c", STEM)
     file.begin_space(WIDE)
     random = np.random.default_rng(seed)
     centres = random.standard_normal((20, WIDE.dims))
@@ -223,11 +223,13 @@ def many(count: int, *, seed: int, order: Sequence[int] | None = None) -> IndexF
 
 
 @pytest.mark.parametrize("exact_rows", [20_000, 300])
-def test_many_rows_answer_the_same_in_any_order(monkeypatch: pytest.MonkeyPatch, exact_rows: int) -> None:
+def test_many_rows_answer_the_same_in_any_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact_rows: int
+) -> None:
     monkeypatch.setattr(vectors, "EXACT_ROWS", exact_rows)
     monkeypatch.setattr(vectors, "CANDIDATES", 200)
     order = np.random.default_rng(3).permutation(1_500).tolist()
-    one, other = many(1_500, seed=1), many(1_500, seed=1, order=order)
+    one, other = many(tmp_path / "one", 1_500, seed=1), many(tmp_path / "other", 1_500, seed=1, order=order)
     for seed in range(20):
         for readable in (["s1", "s2"], ["s2"]):
             question = asked(drawn(seed, WIDE))
@@ -237,8 +239,8 @@ def test_many_rows_answer_the_same_in_any_order(monkeypatch: pytest.MonkeyPatch,
     other.abandon()
 
 
-def test_signs_find_nearly_all_that_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
-    file = many(3_000, seed=2)
+def test_signs_find_nearly_all_that_is_near(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = many(tmp_path / "index", 3_000, seed=2)
     how = (["s1", "s2"], KINDS, frozenset[str](), True, 20, ())
     shares: list[float] = []
     for seed in range(20):

@@ -130,9 +130,8 @@ class TraceBuffer:
                 raise
 
     def _bound(self) -> None:
-        if (
-            len(self._waiting) > MOST
-        ):  # a batch at once, so that the log gets a line for each batch and not for each read
+        # A batch at once, so that the log gets a line for each batch and not for each read.
+        if len(self._waiting) > MOST:
             self._drop(BATCH, "too many wait")
 
     def _drop(self, number: int, why: str) -> None:
