@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import secrets
 from collections.abc import Iterator
 from datetime import datetime
 from operator import attrgetter
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from surrealdb_memory import AsyncMemory, Memory, MemoryNotFoundError
+from tests.http.words import fresh
 
 from keeps.core.access import Verb
 
@@ -49,11 +49,6 @@ def client(request: pytest.FixtureRequest, served: Any) -> Iterator[Client]:
     client = Client(request.param, served, served.owner_key)
     yield client
     client.close()
-
-
-def fresh(stem: str) -> str:
-    """A name nothing else in this run uses."""
-    return stem + "".join(secrets.choice("bcdfghjklmnpqrstvwxz") for _ in range(10))
 
 
 def triple(name: str, key: str, value: str, **more: Any) -> dict[str, Any]:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
+from tests.http.words import fresh
 
 HOME = "user/owner"
-
-
-def fresh(stem: str) -> str:
-    return stem + "".join(secrets.choice("bcdfghjklmnpqrstvwxz") for _ in range(10))
 
 
 @pytest.fixture

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
-
-
-def fresh(stem: str = "") -> str:
-    return stem + "".join(secrets.choice("bcdfghjklmnpqrstvwxz") for _ in range(10))
+from tests.http.words import fresh
 
 
 @pytest.fixture

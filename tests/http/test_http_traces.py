@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
+from tests.http.words import fresh
 
 HOME = "user/owner"
-
-
-def fresh(stem: str = "") -> str:
-    return stem + "".join(secrets.choice("bcdfghjklmnpqrstvwxz") for _ in range(10))
 
 
 def client_of(served: Any, key: str) -> httpx.AsyncClient:

@@ -9,12 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.http.words import fresh
 
 REPLAYED = "Idempotency-Replayed"
-
-
-def fresh(stem: str = "word ") -> str:
-    return stem + "".join(secrets.choice("bcdfghjklmnpqrstvwxz") for _ in range(10))
 
 
 @pytest.fixture
@@ -34,7 +31,7 @@ async def found(http: httpx.AsyncClient, query: str) -> list[dict[str, Any]]:
 
 
 async def test_64_identical_parallel_writes_are_one_row_and_64_good_answers(http: httpx.AsyncClient) -> None:
-    text, key = fresh(), {"Idempotency-Key": secrets.token_hex()}
+    text, key = fresh("word "), {"Idempotency-Key": secrets.token_hex()}
     replies = await asyncio.gather(*(http.post("/facts", json=note(text), headers=key) for _ in range(64)))
     assert [reply.status_code for reply in replies] == [200] * 64
     assert len({reply.text for reply in replies}) == 1
@@ -63,15 +60,15 @@ async def test_20_parallel_values_on_one_key_have_one_head(http: httpx.AsyncClie
 
 async def test_o38_a_key_for_another_body_is_refused(http: httpx.AsyncClient) -> None:
     key = {"Idempotency-Key": secrets.token_hex()}
-    assert (await http.post("/facts", json=note(fresh()), headers=key)).status_code == 200
-    again = await http.post("/facts", json=note(fresh()), headers=key)
+    assert (await http.post("/facts", json=note(fresh("word ")), headers=key)).status_code == 200
+    again = await http.post("/facts", json=note(fresh("word ")), headers=key)
     assert (again.status_code, again.json()["status"]) == (409, 409)
 
 
 async def test_o38_the_key_of_another_principal_is_another_key(http: httpx.AsyncClient, served: Any) -> None:
     key = {"Idempotency-Key": secrets.token_hex()}
     other = {**key, "Authorization": f"Bearer {served.agent_key}"}
-    mine = await http.post("/facts", json=note(text := fresh()), headers=key)
+    mine = await http.post("/facts", json=note(text := fresh("word ")), headers=key)
     theirs = await http.post("/facts", json=note(text), headers=other)
     assert mine.status_code == theirs.status_code == 200
     assert mine.json()["turnId"] != theirs.json()["turnId"]
@@ -79,7 +76,7 @@ async def test_o38_the_key_of_another_principal_is_another_key(http: httpx.Async
 
 @pytest.mark.parametrize("purge", [True, False])
 async def test_o38_c5_a_key_whose_rows_were_erased_is_gone(http: httpx.AsyncClient, purge: bool) -> None:
-    text, key = fresh(), {"Idempotency-Key": secrets.token_hex()}
+    text, key = fresh("word "), {"Idempotency-Key": secrets.token_hex()}
     assert (await http.post("/facts", json=note(text), headers=key)).status_code == 200
     gone = await http.post("/forget", json={"query": text, "purge": purge})
     assert gone.json()["memories"] == 1
@@ -109,7 +106,7 @@ async def test_o38_c5_a_key_is_gone_with_what_its_row_belonged_to(http: httpx.As
 
 
 async def test_o38_c5_a_key_whose_row_went_to_its_other_owner_is_gone(http: httpx.AsyncClient) -> None:
-    text, key = fresh(), {"Idempotency-Key": secrets.token_hex()}
+    text, key = fresh("word "), {"Idempotency-Key": secrets.token_hex()}
     mine, theirs = "place/" + fresh(""), "place/" + fresh("")
     body = note(text, scopes=[[mine], [theirs]])
     assert (await http.post("/facts", json=body, headers=key)).status_code == 200
@@ -122,7 +119,7 @@ async def test_a_failed_write_releases_its_key(http: httpx.AsyncClient) -> None:
     key = {"Idempotency-Key": secrets.token_hex()}
     refused = await http.post("/facts", json=note("x", labels=["_x=1"]), headers=key)
     assert refused.status_code == 400
-    assert (await http.post("/facts", json=note(fresh()), headers=key)).status_code == 200
+    assert (await http.post("/facts", json=note(fresh("word ")), headers=key)).status_code == 200
 
 
 async def test_a_session_is_begun_once_a_key(http: httpx.AsyncClient) -> None:
@@ -210,7 +207,7 @@ async def test_headers_that_differ_are_refused(http: httpx.AsyncClient) -> None:
 
 
 async def test_worked_example_8_a_delegate_has_a_key_of_its_own(http: httpx.AsyncClient) -> None:
-    key, text = {"Idempotency-Key": secrets.token_hex()}, fresh()
+    key, text = {"Idempotency-Key": secrets.token_hex()}, fresh("word ")
     mine = await http.post("/facts", json=note(text), headers=key)
     acting = {**key, "X-Memory-On-Behalf-Of": "agent"}
     other = await http.post("/facts", json=note(text), headers=acting)
@@ -255,7 +252,7 @@ async def test_refusals(http: httpx.AsyncClient, path: str, body: dict[str, Any]
 
 @pytest.mark.parametrize("place", ["text", "labels", "scopes", "session_id", "key", "value", "name"])
 async def test_o18_nul_is_refused_everywhere_and_poisons_nothing(http: httpx.AsyncClient, place: str) -> None:
-    body: dict[str, Any] = note(fresh())
+    body: dict[str, Any] = note(fresh("word "))
     if place in {"key", "value", "name"}:
         triple: dict[str, Any] = {"entity": {"type": "person", "name": "A"}, "key": "k", "value": "v"}
         if place == "name":
