@@ -26,12 +26,12 @@ def test_a_question_is_six_to_eight_words_of_its_message() -> None:
 
 
 @pytest.mark.slow
-def test_writes_batches_and_growth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_writes_batches_vectors_and_growth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = "--rounds 3 --batch 5 --batches 2 --rows 60 --questions 5 --recalls 110".split()
     assert bench.main([*sizes, "--out", str(tmp_path)]) == 0
     (path,) = tmp_path.iterdir()  # nothing but the figures is left
     result: dict[str, Any] = json.loads(path.read_text())
-    assert set(result) == {"version", "at", "machine", "writes", "batches", "growth"}
+    assert set(result) == {"version", "at", "machine", "writes", "batches", "vectors", "growth"}
     assert set(result["writes"]) == {"bare", "none", "triples", "http_none", "http_triples"}
     for figure in result["writes"].values():
         assert figure["n"] == 3
@@ -39,6 +39,10 @@ def test_writes_batches_and_growth(tmp_path: Path, capsys: pytest.CaptureFixture
     assert result["writes"]["none"]["commits_each"] == result["writes"]["triples"]["commits_each"] == 1
     assert result["batches"]["messages"] == 10
     assert min(result["batches"][f"{place}_messages_per_s"] for place in ("library", "http")) > 0
+    assert result["vectors"]["messages"] == 10
+    assert result["vectors"]["ratio"] > 0
+    assert result["vectors"]["messages"] == 10
+    assert min(result["vectors"][name] for name in ("bare_embedder_per_s", "messages_per_s", "ratio")) > 0
     (at,) = result["growth"]
     assert (at["rows"], at["facts"]) == (60, 3)
     assert at["recalls"] == 110
