@@ -42,10 +42,11 @@ async def test_what_means_the_same_is_nearer(minilm: MiniLM, question: str, near
 
 
 async def test_vectors_are_those_of_the_weights(minilm: MiniLM) -> None:
-    # Measured once. Another file, another way to pool or another cut into tokens would give other numbers.
+    # Measured once. Another file, another way to pool or another cut into tokens would give other numbers. Sums of
+    # products of bytes are rounded otherwise by other processors, hence the room.
     rows = await minilm.embed(["The cat sat on the mat", "A kitten rested on the rug", "Interest rates rose in March"])
-    assert rows[0] @ rows[1] == pytest.approx(0.611, abs=0.002)
-    assert rows[0] @ rows[2] == pytest.approx(0.038, abs=0.002)
+    assert rows[0] @ rows[1] == pytest.approx(0.611, abs=0.02)
+    assert rows[0] @ rows[2] == pytest.approx(0.038, abs=0.02)
 
 
 @pytest.mark.parametrize(("asking", "counted"), [(False, 256), (True, 64)])
