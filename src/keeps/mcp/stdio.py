@@ -13,6 +13,7 @@ from typing import BinaryIO, Final
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 from pydantic import ValidationError
@@ -120,7 +121,9 @@ class _Carrier:
         if isinstance(message, JSONRPCRequest):
             self._owed.add(message.id)
         elif isinstance(message, JSONRPCNotification) and message.method == _CANCELLED:
-            self._settle((message.params or {}).get("requestId", ""))
+            number = cancelled_request_id_from_params(message.params)
+            if number is not None:
+                self._settle(number)
         return SessionMessage(message)
 
     def _settle(self, number: str | int) -> None:
