@@ -30,6 +30,8 @@ _QUICK_S: Final = 5.0
 """A failure that took longer is not looked into text by text."""
 
 _COVERS: Final = 256
+"""Units that may lack a vector of both spaces when the new one takes over: texts that an embedder refuses."""
+
 _ALL: Final = 2**31
 
 

@@ -21,8 +21,11 @@ WORTH_TELLING: Final = 0.5
 """The least cosine of what is told as a near miss."""
 
 _LOOKED_AT: Final = 64
+"""Rows that come near which are looked at: more than may go at once, so that it can be told how many are left."""
+
 _DEADLINE_S: Final = 1.0
 _CATCH_UP_S: Final = 1.0
+"""How long the words may take to be embedded, and rows that lack a vector before, seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,9 +21,14 @@ REGIONS: Final = "trace_region"
 
 _READ_S: Final = 15.0
 _SCAN_S: Final = 65.0
+"""How long what looks at many traces may take, seconds: longer than the engine's own limit in the statement."""
+
 _PRUNED_AT_ONCE: Final = 500
 _FIRST_SPAN: Final = 600_000_000
 _LAST_SPAN: Final = 64 * 86_400_000_000
+"""Microseconds of time that a page is looked for in: ten minutes at first, and wider while too little is found; past
+64 days all that is left."""
+
 _1970: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _BEGINNING: Final = -(2**62)
