@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keeps.client import Client
@@ -92,7 +92,7 @@ async def test_a_cancellation_of_no_request_ends_nothing(number: Any) -> None:
     assert [message["id"] for message in said] == ["hello", "still there"]
 
 
-@settings(max_examples=30, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, derandomize=True, deadline=None)
 @given(st.lists(MESSAGES.map(json.dumps).map(str.encode) | st.binary(max_size=20), min_size=10, max_size=10))
 async def test_no_line_ends_the_server(lines: list[bytes]) -> None:
     said = await answers([line.replace(b"\n", b" ") for line in lines])

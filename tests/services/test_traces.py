@@ -215,13 +215,38 @@ async def test_erasing_a_row_empties_the_questions_it_answered(rt: Runtime, cont
     context.config = {"trace_text": True}
     mara, tom = await told(rt, context), await told(rt, context, "cook", scopes="user/tom")
     of_mara = keep(rt, context, caller(), weighed(mara), query_text="what does Mara do?")
-    of_tom = keep(rt, context, caller(), weighed(tom), query_text="what does Tom do?")
+    of_tom = keep(rt, context, reader("user/tom/*"), weighed(tom), query_text="what does Tom do?")
     await erase.forget(rt, context, caller(), Forget(ids=(mara,), purge=purge))
     assert (await traces.get(rt, context, caller(), of_mara.id)).trace.query_text == ""
     assert (await traces.get(rt, context, caller(), of_tom.id)).trace.query_text == "what does Tom do?"
     # A read that was under way while the row went, and is kept only now.
     late = keep(rt, context, caller(), weighed(mara), weighed(tom), query_text="what does Mara do?")
     assert (await traces.get(rt, context, caller(), late.id)).trace.query_text == ""
+
+
+@pytest.mark.parametrize("purge", [True, False])
+async def test_a_question_that_quotes_a_row_without_finding_it_goes_too(
+    rt: Runtime, context: Context, clock: HandClock, purge: bool
+) -> None:
+    context.config = {"trace_text": True}
+    mara = await told(rt, context)
+    quote = "Mara's role is pilot, and where is the spare key?"
+    quoting = [
+        keep(rt, context, caller(), query_text=quote),
+        keep(rt, context, caller(), weighed("attribute:o1"), near=[weighed(mara, 0)], query_text=quote),
+        keep(rt, context, reader("user/mara"), query_text=quote, mode="graph"),
+        keep(rt, context, reader("user/*"), query_text=quote, k=1),
+    ]
+    beside = keep(rt, context, reader("user/tom/*"), query_text="asked beside it")
+    under_way = trace_of(rt, caller(), query_text=quote)
+    await erase.forget(rt, context, caller(), Forget(ids=(mara,), purge=purge))
+    traces.keep(rt, context, under_way)
+    clock.forward(seconds=1)
+    later = keep(rt, context, caller(), query_text="asked later")
+    for trace in (*quoting, under_way):
+        assert (await traces.get(rt, context, caller(), trace.id)).trace.query_text == ""
+    assert (await traces.get(rt, context, caller(), beside.id)).trace.query_text == "asked beside it"
+    assert (await traces.get(rt, context, caller(), later.id)).trace.query_text == "asked later"
 
 
 async def test_erasing_a_scope_empties_the_questions_asked_there(rt: Runtime, context: Context) -> None:

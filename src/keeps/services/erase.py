@@ -239,6 +239,8 @@ async def _erase(rt: Runtime, context: Context, choose: Callable[[], Awaitable[C
                     raise
                 # What is chosen next is noted in the ledger again, and its commit counts for both lines.
                 context.unsettled = False
+            finally:
+                context.erased_at = rt.clock()
     raise StaleHead("others keep writing to what is to be forgotten: try again", retry_after_s=1)
 
 

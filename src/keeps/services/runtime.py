@@ -122,6 +122,8 @@ class Context:
     """Since the engine's process began."""
     unsettled: bool = False
     """True after an erasure that is in the ledger failed to reach the record: the next one carries it out first."""
+    erased_at: datetime | None = None
+    """When this process last erased something here."""
     entity_locks: dict[str, EntityLock] = field(default_factory=dict[str, EntityLock])
     traces: TraceBuffer = field(init=False)
     """What reads leave behind, on its way to the record."""
@@ -178,14 +180,18 @@ class Context:
             return number
 
     async def _save_traces(self, traces: Sequence[ReadTrace]) -> None:
-        """Write traces between two commits. A question whose answer was erased since loses its text."""
+        """Write traces between two commits. A question whose answer was erased since loses its text, and so does one
+        that was asked before the last erasure and comes after it: it may quote what went."""
         async with self._committing:
             told = [trace for trace in traces if trace.query_text]
             if told:
                 refs = {hit.row for trace in told for hit in trace.hits}
                 gone = refs - await store_traces.standing(self.db, sorted(refs))
+                erased = self.erased_at
                 traces = [
-                    replace(trace, query_text="") if any(hit.row in gone for hit in trace.hits) else trace
+                    replace(trace, query_text="")
+                    if any(hit.row in gone for hit in trace.hits) or (erased is not None and trace.at <= erased)
+                    else trace
                     for trace in traces
                 ]
             await store_traces.save(self.db, traces)

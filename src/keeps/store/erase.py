@@ -346,13 +346,17 @@ async def _names(work: Work) -> None:
 
 
 async def _questions(work: Work) -> None:
-    """Traces of reads lose the text of a question that a row answered, or that was asked over a scope that goes."""
+    """Traces of reads lose the text of a question that a row answered, or that was asked where the row or the scope
+    that goes could be seen: a question may quote a row that it did not find."""
     named = {*work.order.rows, *work.fates}
     nodes = [Pattern(node, subtree=True) for node in work.order.nodes]
+    gone = {ref for ref, fate in {**work.order.rows, **work.fates}.items() if isinstance(fate, Gone)}
+    scopes = {work.sets[row["scope_set"]] for ref in gone if (row := work.records.get(ref)) and row.get("scope_set")}
     for trace in await traces.told(work.db):
         asked = Region(tuple(map(parse_pattern, trace.patterns)))
         reached = [node.path for node in nodes if asked.meets(node)]
-        if reached or not named.isdisjoint(trace.rows):
+        saw = any(scope.touches(pattern) for scope in scopes for pattern in asked.patterns)
+        if reached or saw or not named.isdisjoint(trace.rows):
             work.patch(trace.id, **traces.EMPTIED)
             done = work.plan.done
             work.plan.done = Order(presences=done.presences, nodes=done.nodes.union(reached))
