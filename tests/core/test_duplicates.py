@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keeps.core.duplicates import Said, same, survivors
+from keeps.core.duplicates import LONGEST_CHARS, MOST_COMPARED, Comparison, Said, same, survivors
 from tests.core.strategies import texts
 
 LONG = (
@@ -119,3 +119,60 @@ def test_survivors_differ_from_each_other_and_every_text_has_one(ranked: list[Sa
         assert any(said is ranked[at] or same(said, ranked[at]) for at in kept) or any(
             same(said, other) for other in ranked if other is not said
         )
+
+
+def by_every_pair(ranked: list[Said]) -> list[int]:
+    """The rule as it is said: each text against all that are kept, in their order."""
+    kept: list[int] = []
+    for place, said in enumerate(ranked):
+        at = next((at for at in range(len(kept)) if same(ranked[kept[at]], said)), None)
+        if at is None:
+            kept.append(place)
+        elif said.fact and not ranked[kept[at]].fact:
+            kept[at] = place
+    return kept
+
+
+_LONG_WORDS = LONG.split()
+_swaps = st.lists(st.tuples(st.integers(0, len(_LONG_WORDS) - 1), st.sampled_from(["fog", "Fog", "no", "7", ""])))
+_alike = _swaps.map(lambda swaps: " ".join(dict(swaps[:4]).get(place, word) for place, word in enumerate(_LONG_WORDS)))
+_said = st.builds(
+    Said,
+    st.one_of(
+        _alike, st.sampled_from(["Tea, please.", "tea please", "I like tea", "i like tea!", "?", "", "👍", "👎"])
+    ),
+    st.sampled_from(["a", "b", "c"]),
+    st.booleans(),
+)
+
+
+@given(st.lists(_said, max_size=14), st.data())
+def test_survivors_are_those_of_comparing_every_pair(ranked: list[Said], data: st.DataObject) -> None:
+    assert survivors(ranked) == by_every_pair(ranked)
+    comparison = Comparison()
+    comparison.survivors(ranked[: data.draw(st.integers(0, len(ranked)))])
+    again = data.draw(st.permutations(ranked))
+    assert comparison.survivors(again) == by_every_pair(again)
+
+
+def test_long_texts_that_have_little_in_common_are_not_compared() -> None:
+    texts = [passage(" ".join(f"w{place}x{chr(97 + at % 26)}" for at in range(200))) for place in range(300)]
+    comparison = Comparison()
+    assert comparison.survivors([*texts, *texts]) == list(range(300))
+    assert comparison.compared == 0
+
+
+def test_texts_that_are_all_somewhat_alike_are_compared_with_a_few_each() -> None:
+    common = [f"common{chr(97 + at // 26)}{chr(97 + at % 26)}" for at in range(120)]
+    own = [
+        [f"own{chr(97 + place // 26)}{chr(97 + place % 26)}{chr(97 + at)}" for at in range(20)] for place in range(200)
+    ]
+    comparison = Comparison()
+    assert len(comparison.survivors([passage(" ".join([*common, *words])) for words in own])) == 200
+    assert 0 < comparison.compared <= 200 * MOST_COMPARED
+
+
+def test_of_very_long_texts_only_equal_ones_are_the_same() -> None:
+    text = f"{LONG} " * (LONGEST_CHARS // len(LONG) + 1)
+    assert not same(passage(text), passage(text + "fog"))
+    assert same(passage(text), passage(text.replace("The", "the")))

@@ -150,6 +150,11 @@ def capitalised_words(text: str) -> list[bool]:
     return [capital for _, capital in _name_runs(text)]
 
 
+def name_runs(text: str) -> list[tuple[str, bool]]:
+    """`name_words(text)`, each with whether it was written with a capital."""
+    return list(_name_runs(text))
+
+
 def has_unspaced(text: str) -> bool:
     """True when some of `text` is in a script that puts no spaces between words."""
     return _UNSPACED.search(text) is not None
