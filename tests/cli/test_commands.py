@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,10 @@ import pytest
 
 from keeps.cli.app import COMMANDS, GROUPS
 from keeps.cli.reach import counted
+from keeps.cli.recall import lacking
 from keeps.client import Client
 from keeps.store.secrets import saved_keys
+from keeps.wire.index import IndexOut
 from tests.cli.conftest import Desk, Server
 
 
@@ -53,6 +56,7 @@ def test_a_fact_is_corrected_and_its_history_stays(desk: Desk) -> None:
     assert " until " in lines[3]
     shown = desk("show", "attribute:person/runa/role", "--json").json
     assert shown["current"]["value"] == "harbour pilot"
+    assert desk("history", "Runa").out.splitlines()[0] == "person/runa role = harbour pilot"
     assert [row["value"] for row in desk("history", "person/runa", "--json").json["history"]] == [
         "harbour pilot",
         "deckhand",
@@ -175,7 +179,8 @@ def test_a_service_is_reached_without_its_folder(server: Server, tmp_path: Path)
         (("show", "person/mara", "--as-of", "someday"), 2),
         (("show", "person/mara", "--at-instant", "someday"), 2),
         (("remember", "x", "--observed-at", "someday"), 2),
-        (("history", "mara"), 2),
+        (("history", ""), 2),
+        (("history", "nobody"), 3),
         (("forget", "no such memory", "--dry-run"), 3),
         (("forget", "no such memory", "--yes"), 3),
         (("forget", "no such memory", "--purge", "-y"), 3),
@@ -247,6 +252,8 @@ def test_export_writes_everything_the_caller_sees(desk: Desk, tmp_path: Path) ->
     assert "The plover is \\_shy\\_ \\<b\\>" in text
     assert file.stat().st_mode & 0o777 == 0o600
     assert "there already" in desk("export", str(file), code=1).err
+    assert desk("export", "-").out.splitlines()[0].startswith("{")
+    assert not Path("-").exists()
     desk("export", str(file), "--force")
 
 
@@ -278,6 +285,88 @@ def test_a_forget_that_means_nothing_says_what_is_understood(desk: Desk) -> None
     assert "grebe" in desk("recall", "grebe").out
 
 
+def test_a_forget_that_means_nothing_ends_with_what_to_copy(desk: Desk) -> None:
+    desk("remember", "The siskin feeds on alder seeds, " + "and on birch, " * 20 + "in winter")
+    for bird in range(7):
+        desk("remember", f"Another siskin, number {bird}, feeds elsewhere")
+    ran = desk("forget", "siskin alder", "--dry-run", code=3)
+    near = ran.out.partition("not touched:\n")[2].splitlines()
+    assert len(near) == 5
+    assert near[0].startswith("    The siskin feeds on alder seeds, and on birch,")
+    assert len(near[0].partition(" attribute:")[0].strip()) <= 80
+    command = ran.err.splitlines()[-1].partition("keeps ")[2]
+    assert command.startswith("forget --id attribute:")
+    desk(*command.split(), "--yes")
+    assert "alder" not in desk("recall", "siskin alder", "--json").out
+    exact = desk("forget", "another siskin, number 3, feeds elsewhere", "--dry-run").out
+    assert "Would forget 1 memory" in exact
+    assert "not touched" not in exact
+
+
+def test_what_a_forget_takes_along_is_shown(desk: Desk) -> None:
+    desk("remember", "--fact", "Ylva", "role", "carpenter")
+    desk("remember", "--fact", "Ylva", "role", "sailmaker")
+    out = desk("forget", "person/ylva/role", "--dry-run").out
+    assert "    Ylva's role is sailmaker. attribute:" in out
+    assert "    person/ylva role = carpenter (no longer) attribute:" in out
+    assert [line for line in out.splitlines() if line.strip().startswith(("attribute:", "turn:"))] == []
+
+
+def test_a_block_of_nothing_says_so(desk: Desk) -> None:
+    ran = desk("context", "xyzzy")
+    assert (ran.out, ran.err) == ("", "Nothing that is remembered answers this.\n")
+
+
+def test_what_an_answer_had_to_do_without_is_said_in_words() -> None:
+    def index(**members: object) -> IndexOut:
+        common = {"mode": "hybrid", "embedder": "minilm", "pending": 0, "stored": 0, "settled": True}
+        return IndexOut.parse(common | members)
+
+    assert list(lacking((), None)) == []
+    said = [
+        *lacking(["vector"], index(pending=1)),
+        *lacking(["vector"], index(pending=3)),
+        *lacking(["vector"], None),
+        *lacking(["vector"], index(mode="durable")),
+        *lacking(["vector"], index(degraded="the model is away")),
+        *lacking(["vector"], index(embedder="none")),
+        *lacking(["text"], None),
+    ]
+    assert said == [
+        "1 text has no vector yet, so meaning counts only in part: `keeps mode --wait` waits for them",
+        "3 texts have no vector yet, so meaning counts only in part: `keeps mode --wait` waits for them",
+        "Some texts have no vector yet, so meaning counts only in part: `keeps mode --wait` waits for them",
+        "This context keeps no vectors (mode durable), so nothing is found by meaning",
+        "Meaning counts only in part: the model is away",
+        "There is no embedder (KEEPS_EMBEDDER is none), so nothing is found by meaning",
+        "One search could not answer in time, that by words: ask again",
+    ]
+
+
+def test_asking_for_meaning_where_none_is_kept_is_answered_plainly(alone: Desk) -> None:
+    alone("remember", "The wren sings in the hedge")
+    alone("mode", "durable", "--wait")
+    out = alone("recall", "wren", "--mode", "vector").out
+    assert "This context keeps no vectors (mode durable), so nothing is found by meaning" in out
+
+
+def test_vectors_that_are_kept_without_an_embedder_are_not_said_to_leave(alone: Desk) -> None:
+    alone("remember", "The wren sings in the hedge")
+    alone.env["KEEPS_EMBEDDER"] = "fake"
+    alone("mode", "--wait")
+    alone.env["KEEPS_EMBEDDER"] = "none"
+    out = alone("mode").out
+    assert "1 of 1 · kept, not asked" in out
+    assert "leaving" not in out
+
+
+def test_a_switch_does_not_say_that_nothing_is_to_come(alone: Desk) -> None:
+    alone.env["KEEPS_EMBEDDER"] = "fake"
+    alone("remember", "The wren sings in the hedge")
+    alone("mode", "durable", "--wait")
+    assert re.search(r"^hybrid, \d vectors? in the record, (?:[1-9]\d*|more) to come", alone("mode", "hybrid").out)
+
+
 def test_a_forget_takes_a_reference(desk: Desk) -> None:
     desk("remember", "--fact", "Tove", "role", "bosun")
     would = desk("forget", "person/tove/role", "--dry-run").out
@@ -288,7 +377,9 @@ def test_a_forget_takes_a_reference(desk: Desk) -> None:
 
 def test_slips_are_answered_with_what_was_meant(desk: Desk) -> None:
     assert "Did you mean 'recall'?" in desk("recal", "x", code=2).err
-    assert "person/mara" in desk("history", "mara", code=2).err
+    assert "person/nobody" in desk("history", "nobody", code=3).err
+    assert "person/mara" in desk("context", "x", "--subject", "mara", code=2).err
+    assert "--dry-run" not in desk("scopes", "forget", "org/east", code=2).err
     assert "--ledger memory/ledger/tombstones.jsonl" in " ".join(desk("restore", "--help").out.split())
 
 

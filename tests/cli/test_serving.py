@@ -122,6 +122,9 @@ def test_backup_through_the_owner_restore_and_doctor(desk: Desk, tmp_path: Path)
     assert made["rows"] > 0
     assert "exists already" in desk("backup", str(archive), code=1).err
     desk("backup", str(archive), "--force")
+    in_part = desk("doctor", code=4).out
+    assert "The record and the index were not: another process uses the folder." in in_part
+    assert "All is well." not in in_part
     fresh = Desk(folder=tmp_path / "fresh")
     assert "--new-ledger" in fresh("restore", str(archive), code=2).err
     done = fresh("restore", str(archive), "--new-ledger", "a test", "--json").json
@@ -138,7 +141,9 @@ def test_restoring_over_a_folder_asks_first(alone: Desk, tmp_path: Path) -> None
     archive = tmp_path / "all.archive"
     alone("backup", str(archive))
     alone("remember", "The sextant is Danish")
-    assert "--yes" in alone("restore", str(archive), code=2).err
+    refused = alone("restore", str(archive), code=2).err
+    assert "--yes" in refused
+    assert "--dry-run" not in refused
     alone("restore", str(archive), "--yes")
     assert "compass" in alone("recall", "compass").out
     assert alone("recall", "sextant").out == "Nothing found.\n"

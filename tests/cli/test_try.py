@@ -36,14 +36,32 @@ async def test_transcript_shows_five_facts() -> None:
             "corrected": ("Tollgatan 14 in Kråkvik",),
             "then": ("Mara lives at Tollgatan 14 in Kråkvik.",),
             "gone": (
-                'Asked for "gannetbox": 0 hits. The word stands in 0 files of the index.',
+                'Asked for "gannetbox": 0 hits hold it. The word stands in 0 files of the index.',
                 "Looked up by its reference: not found.",
             ),
         }
     )
-    assert 'Asked for "gannetbox": 1 hit. The word stands in 1 file of the index.' in text
+    assert 'Asked for "gannetbox": 1 hit holds it. The word stands in 1 file of the index.' in text
     assert "says: I rent a flat on the third floor at Tollgatan 14" in text
     assert text.rstrip().endswith('found = await memory.recall("coffee")')
+
+
+async def test_a_question_in_other_words_is_found_by_its_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEEPS_EMBEDDER", "minilm")
+    screen = io.StringIO()
+    await tryout.run(Console(file=screen, width=120, highlight=False, markup=False, soft_wrap=True))
+    text = screen.getvalue()
+    assert "made here in the background: 213 vectors after" in text
+    assert re.search(re.escape(tryout.OTHER_WORDS) + r"\n 1\. Mara: .*whippet", text)
+    assert "no vector yet" not in text
+    assert 'Asked for "gannetbox": 0 hits hold it. The word stands in 0 files of the index.' in text
+
+
+async def test_without_an_embedder_it_says_what_it_leaves_out() -> None:
+    screen = io.StringIO()
+    await tryout.run(Console(file=screen, width=120, highlight=False, markup=False, soft_wrap=True))
+    assert "there is no embedder (KEEPS_EMBEDDER)" in screen.getvalue()
+    assert tryout.OTHER_WORDS not in screen.getvalue()
 
 
 def test_it_runs_as_a_command_and_touches_nothing_here(tmp_path: Path) -> None:

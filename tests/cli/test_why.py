@@ -25,8 +25,9 @@ def test_recall_says_how_to_ask_why(desk: Desk) -> None:
     )
     assert lines[1].startswith("searched: ")
     assert re.fullmatch(r" 1\. attribute:person/owner/note_\w+ · score \d\.\d\d", lines[3])
-    assert lines[4].startswith("    its words (100% of the question) · ")
-    assert re.search(r"· attribute:[a-z0-9]{20}$", lines[4])
+    assert re.fullmatch(r"    person/owner note_\w+ = The avocet wades in the salt pan", lines[4])
+    assert lines[5].startswith("    its words (100% of the question) · ")
+    assert re.search(r"· attribute:[a-z0-9]{20}$", lines[5])
     assert any(line.startswith("by text: found ") for line in lines)
     assert desk("why", f"trace:{trace}", "--json").json["id"] == trace
 

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from keeps.cli.codes import FAILED
+from keeps.cli.codes import FAILED, UNAVAILABLE
 from keeps.cli.reach import (
     check_folder,
     check_memory,
@@ -42,6 +42,9 @@ app = typer.Typer()
 
 _OWNER_TIMEOUT_S: Final = 3600.0
 """How long the owner of a folder may take to write a backup."""
+
+_LOCK: Final = "lock"
+"""The finding that says that another process uses the folder."""
 
 _MARKS: Final = {"good": "ok  ", "note": "note", "problem": "BAD "}
 _STYLES: Final = {"good": "dim", "note": "", "problem": "bold red"}
@@ -99,7 +102,8 @@ def doctor(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     json: Json = False,
 ) -> None:
-    """Look a folder over, and say what is wrong with it and what to do. Ends with 1 when something is."""
+    """Look a folder over, and say what is wrong with it and what to do. Ends with 1 when something is, and with 4 when
+    another process uses the folder: then only its files were looked at."""
     folder = data.expanduser()
     check_folder(folder)
     if accept_loss:
@@ -108,6 +112,8 @@ def doctor(
     _show(report, json, lambda out: _tell_report(out, report))
     if not report.sound:
         raise typer.Exit(FAILED)
+    if _in_use(report):
+        raise typer.Exit(UNAVAILABLE)
 
 
 async def _backup(folder: Path, file: Path, force: bool, progress: archive.Watch) -> BackupOut:
@@ -171,7 +177,17 @@ def _tell_report(out: Console, report: ReportOut) -> None:
     if report.keys or report.management_key:
         out.print("New keys, shown this once:")
         _tell_keys(out, report)
-    out.print("All is well." if report.sound else "Something needs doing: see above.")
+    if not report.sound:
+        out.print("Something needs doing: see above.")
+    elif _in_use(report):
+        out.print("What was looked at is well. The record and the index were not: another process uses the folder.")
+    else:
+        out.print("All is well.")
+
+
+def _in_use(report: ReportOut) -> bool:
+    """Whether the record could not be looked at."""
+    return any(finding.check == _LOCK for finding in report.findings)
 
 
 def _tell_restored(out: Console, done: RestoredOut) -> None:

@@ -25,7 +25,9 @@ app = typer.Typer()
 @app.command(cls=Reaching, epilog="Example: keeps export memory.md --format markdown")
 def export(
     ctx: typer.Context,
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Where to; stdout unless given.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="Where to; stdout for - and unless given.")
+    ] = None,
     format_: Annotated[str, typer.Option("--format", metavar="jsonl|json|markdown", help="How to write it.")] = "jsonl",
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
@@ -33,6 +35,8 @@ def export(
     if format_ not in _WRITERS:
         raise typer.BadParameter("the format is jsonl, json or markdown")
     reach = Reach.of(ctx)
+    if file == Path("-"):
+        file = None
 
     async def work(memory: Client) -> int:
         count = 0

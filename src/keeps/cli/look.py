@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
 
-from keeps.cli.reach import Reach, Reaching, counted, moment, named, said
+from keeps.cli.reach import Reach, Reaching, counted, moment, said, someone
 from keeps.client import Client, walk
+from keeps.core.errors import KeepsError
 from keeps.core.facts import Origin
 from keeps.core.fence import LABELS
 from keeps.wire.entities import EntityDetail, EntityListOut, HistoryOut
@@ -19,6 +20,9 @@ from keeps.wire.pages import PageMeta
 from keeps.wire.rows import AttributeDetail, RowOut
 
 app = typer.Typer()
+
+LINE_CHARS: Final = 80
+"""How much of a memory stands on one line of a list."""
 
 AsOf = Annotated[str | None, typer.Option(metavar="TIME", callback=moment, help="As it was known then.")]
 
@@ -42,7 +46,9 @@ def show(
 @app.command(cls=Reaching, epilog="Example: keeps history person/mara role")
 def history(
     ctx: typer.Context,
-    entity: Annotated[str, typer.Argument(callback=named, help="type/name, for example person/mara.")],
+    entity: Annotated[
+        str, typer.Argument(callback=someone, help="type/name, for example person/mara; a bare name is a person.")
+    ],
     key: Annotated[str | None, typer.Argument(help="One key; all of them unless given.")] = None,
 ) -> None:
     """Show every value an entity had, newest first."""
@@ -123,6 +129,34 @@ def tell(console: Console, found: InspectOut) -> None:
         console.print(said(f"    {_standing(found.action)}", "dim"))
     if found.uncertainty is not None:
         console.print(said(f"{found.uncertainty.about}: {found.uncertainty.reason}"))
+
+
+async def texts_of(memory: Client, refs: Iterable[str]) -> dict[str, str]:
+    """What stands in rows, each on one line; without those that are gone, or not the caller's to read."""
+    found: dict[str, str] = {}
+    for ref in refs:
+        try:
+            row = await memory.inspect(ref)
+        except KeepsError:
+            continue
+        if (text := _text_of(row)) is not None:
+            found[ref] = " ".join(text.split())
+    return found
+
+
+def shortened(text: str) -> str:
+    """A text on one line of a list."""
+    return text if len(text) <= LINE_CHARS else text[: LINE_CHARS - 1].rstrip() + "…"
+
+
+def _text_of(row: InspectOut) -> str | None:
+    if row.attribute is not None:
+        ended = " (no longer)" if row.attribute.valid_until or row.attribute.superseded_by else ""
+        return f"{row.attribute.entity.removeprefix('entity:')} {row.attribute.key} = {row.attribute.value}{ended}"
+    if row.turn is not None:
+        return f"{row.turn.speaker or row.turn.role}: {row.turn.content}"
+    other = row.relation or row.action
+    return row.text if other is None else other.summary
 
 
 def _tell_entities(console: Console, rows: Iterable[EntityDetail]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import Annotated, Final
 
@@ -13,9 +14,12 @@ from keeps.cli.reach import Reach, Reaching, counted, note, said
 from keeps.client import Client
 from keeps.core.errors import Unavailable
 from keeps.core.generations import IndexMode
-from keeps.wire.index import IndexOut
+from keeps.wire.index import IndexOut, IndexSpace
 
 app = typer.Typer()
+
+NO_EMBEDDER: Final = "none"
+"""The embedder that makes no vectors."""
 
 _PAUSE_S: Final = 0.2
 _STUCK_S: Final = 90.0
@@ -41,7 +45,7 @@ def mode(
             now = await memory.index()
         else:
             now = await memory.switch_index(mode=wanted.value if wanted else None, embedder=embedder)
-        return await _settled(memory, now) if wait else now
+        return await settled(memory, now) if wait else now
 
     now = reach.ask(work)
     reach.show(now, lambda out: _tell(out, now))
@@ -49,10 +53,10 @@ def mode(
         note(f"keeps: {now.degraded}")
 
 
-async def _settled(memory: Client, now: IndexOut) -> IndexOut:
-    """The index once nothing is left to do. Raises: Unavailable when it stands still."""
-    moved_at = time.monotonic()
-    while not now.settled:
+async def settled(memory: Client, now: IndexOut, *, within_s: float = math.inf) -> IndexOut:
+    """The index once nothing is left to do, or as it is after `within_s`. Raises: Unavailable when it stands still."""
+    began_at = moved_at = time.monotonic()
+    while not now.settled and time.monotonic() - began_at < within_s:
         if time.monotonic() - moved_at > _STUCK_S:
             raise Unavailable(f"{counted(now.pending, 'vector')} missing, and nothing moves: {now.degraded or ''}")
         await asyncio.sleep(_PAUSE_S)
@@ -67,7 +71,7 @@ def _tell(out: Console, now: IndexOut) -> None:
     for space in now.spaces:
         out.print(
             said(f"    {space.model}"),
-            said(f"{space.dims} numbers · {space.held} of {space.wanted} · {space.state}", "dim"),
+            said(f"{space.dims} numbers · {space.held} of {space.wanted} · {_state(now, space)}", "dim"),
         )
 
 
@@ -76,6 +80,14 @@ def _says(now: IndexOut) -> str:
     if now.mode == IndexMode.DURABLE.value:
         clean = now.settled and not now.spaces and not now.stored
         return f"verified: {stored}, none in the index" if clean else f"{stored}, being removed"
-    if now.embedder == "none":
+    if now.embedder == NO_EMBEDDER:
         return f"no embedder · {stored}"
-    return f"{stored}, {now.pending} to come · {now.embedder}"
+    # Right after a switch there is no space yet whose texts could be counted.
+    to_come = f"{now.pending} to come" if now.pending or now.settled else "more to come"
+    return f"{stored}, {to_come} · {now.embedder}"
+
+
+def _state(now: IndexOut, space: IndexSpace) -> str:
+    """What becomes of the vectors of a space, for people: without an embedder they stay, and nothing asks them."""
+    kept = now.mode == IndexMode.HYBRID.value and now.embedder == NO_EMBEDDER
+    return "kept, not asked" if kept else space.state

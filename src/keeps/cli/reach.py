@@ -21,7 +21,7 @@ from typer.core import TyperCommand
 from keeps.cli.codes import USAGE
 from keeps.client import Client
 from keeps.config import Config
-from keeps.core.entities import parse_ref
+from keeps.core.entities import EntityType, parse_ref
 from keeps.core.errors import Invalid, StoreRefused
 from keeps.core.fence import plain
 from keeps.core.instants import parse_instant
@@ -194,6 +194,12 @@ def named(value: str | None) -> str | None:
     return value
 
 
+def someone(value: str) -> str:
+    """The same, where a name without a type is that of a person, as in `remember --fact`."""
+    bare = value.strip() and "/" not in value and ":" not in value
+    return named(f"{EntityType.PERSON.value}/{value}" if bare else value) or value
+
+
 def settings(**fixed: object) -> Config:
     """What this process reads from its environment, with what the command line says. Ends with 2 when it is wrong."""
     try:
@@ -235,12 +241,12 @@ def said(text: str, style: str = "") -> Text:
     return Text(plain(text), style=style)
 
 
-def confirm(question: str, *, yes: bool) -> None:
-    """Go on only when a person says so; a program has to pass --yes."""
+def confirm(question: str, *, yes: bool, shows: bool = False) -> None:
+    """Go on only when a person says so; a program has to pass --yes. `shows`: the command has a --dry-run."""
     if yes:
         return
     if not sys.stdin.isatty():
-        note("keeps: nobody is there to ask: pass --yes, or --dry-run to see what would happen")
+        note("keeps: nobody is there to ask: pass --yes" + (", or --dry-run to see what would happen" if shows else ""))
         raise typer.Exit(USAGE)
     if not typer.confirm(question, err=True):
         raise typer.Exit(1)

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
 
+from keeps.cli.mode import NO_EMBEDDER
 from keeps.cli.reach import Reach, Reaching, moment, named, note, said
+from keeps.client import Client
+from keeps.core.errors import KeepsError
 from keeps.core.facts import Origin
 from keeps.core.fence import LABELS, PASSAGE_LABEL
 from keeps.core.fusion import MIN_SCORE
+from keeps.core.generations import IndexMode
+from keeps.wire.index import IndexOut
 from keeps.wire.query import Hit, QueryOut
 
 app = typer.Typer()
 
 _AT_LEAST: Final = 3
 """So many hits are shown to people, also when they hardly answer; of the unlikely no more. JSON has them all."""
+
+_VECTOR: Final = "vector"
+_WAITS: Final = "`keeps mode --wait` waits for them"
+_SEARCHES: Final = {"text": "that by words", "exact": "that by names", "graph": "that by relations"}
+"""Searches by the name that answers and traces give them."""
 
 Query = Annotated[str, typer.Argument(help="The question.")]
 K = Annotated[int, typer.Option("-k", min=1, max=50, help="Hits at most.")]
@@ -50,8 +61,13 @@ def recall(
     """Find what answers a question, the best first."""
     reach = Reach.of(ctx)
     asked = _asked(k=k, mode=mode, lens=lens, labels=label, include=include, as_of=as_of)
-    found = reach.ask(lambda memory: memory.recall(query, **asked))
-    reach.show(found, lambda console: tell_hits(console, found))
+
+    async def work(memory: Client) -> tuple[QueryOut, IndexOut | None]:
+        answer = await memory.recall(query, **asked)
+        return answer, None if reach.json else await index_behind(memory, answer)
+
+    found, index = reach.ask(work)
+    reach.show(found, lambda console: tell_hits(console, found, index))
     if not reach.json:
         note(f"why: keeps why {found.trace.trace_id}")
 
@@ -75,10 +91,23 @@ def context(
     block = reach.ask(lambda memory: memory.context(query, subject=subject, **asked))
     if reach.json or block.context:
         reach.show(block, lambda _: print(block.context))
+    if not block.context:
+        note("Nothing that is remembered answers this.")
 
 
-def tell_hits(console: Console, found: QueryOut) -> None:
-    """Print hits for people: what was found, who stands behind it, and what it rests on."""
+async def index_behind(memory: Client, found: QueryOut) -> IndexOut | None:
+    """How far the vectors are when an answer lacked some; None when it did not, or the caller may not know."""
+    if _VECTOR not in (found.degraded or ()):
+        return None
+    try:
+        return await memory.index()
+    except KeepsError:
+        return None
+
+
+def tell_hits(console: Console, found: QueryOut, index: IndexOut | None = None) -> None:
+    """Print hits for people: what was found, who stands behind it, and what it rests on. `index`: how far the
+    vectors are, where that is known."""
     likely = [hit for hit in found.hits if hit.score >= MIN_SCORE]
     unlikely = found.hits[len(likely) : max(len(likely), _AT_LEAST)]
     if not likely:
@@ -88,8 +117,28 @@ def tell_hits(console: Console, found: QueryOut) -> None:
             console.print("Less likely:")
         console.print(said(f"{rank:2}. {_spoken(hit)}"))
         console.print(said(f"    {_standing(hit)} · score {hit.score:.2f}", "dim"))
-    if found.degraded:
-        console.print(said(f"Could not answer this time: {', '.join(found.degraded)}", "yellow"))
+    for line in lacking(found.degraded or (), index):
+        console.print(said(line, "yellow"))
+
+
+def lacking(degraded: Iterable[str], index: IndexOut | None) -> Iterator[str]:
+    """What an answer had to do without, a line each."""
+    for name in degraded:
+        if name != _VECTOR:
+            yield f"One search could not answer in time, {_SEARCHES.get(name, name)}: ask again"
+        elif index is None:
+            yield f"Some texts have no vector yet, so meaning counts only in part: {_WAITS}"
+        elif index.mode == IndexMode.DURABLE.value:
+            yield "This context keeps no vectors (mode durable), so nothing is found by meaning"
+        elif index.degraded:
+            yield f"Meaning counts only in part: {index.degraded}"
+        elif index.pending:
+            have = "1 text has" if index.pending == 1 else f"{index.pending} texts have"
+            yield f"{have} no vector yet, so meaning counts only in part: {_WAITS}"
+        elif index.embedder == NO_EMBEDDER:
+            yield "There is no embedder (KEEPS_EMBEDDER is none), so nothing is found by meaning"
+        else:
+            yield "Some texts had no vector yet, so meaning counted only in part: they have one now, ask again"
 
 
 def _spoken(hit: Hit) -> str:

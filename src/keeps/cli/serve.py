@@ -97,6 +97,7 @@ async def _serve(config: Config, host: str, port: int) -> None:
 
     for number in _SIGNALS:
         loop.add_signal_handler(number, end)
+    note(f"Opening {config.data} …")
     async with owning(config, host=host, port=port, context=DEFAULT_CONTEXT, warm=True) as owned:
         _tell(config, owned, host, await count_waiting(owned.rt))
         await stop.wait()

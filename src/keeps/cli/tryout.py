@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -17,12 +17,15 @@ from rich.rule import Rule
 
 from keeps.cli.conversations import Aim, import_talks
 from keeps.cli.look import tell_facts
+from keeps.cli.mode import NO_EMBEDDER, settled
 from keeps.cli.reach import console, counted, said, settings
-from keeps.cli.recall import tell_hits
+from keeps.cli.recall import index_behind, tell_hits
 from keeps.cli.remember import note_of
 from keeps.cli.transcripts import read_talks
-from keeps.core.errors import NotFound
+from keeps.client.verbs import Asked
+from keeps.core.errors import NotFound, Unavailable
 from keeps.memory import Memory
+from keeps.wire.index import IndexOut
 
 app = typer.Typer()
 
@@ -31,11 +34,17 @@ QUESTIONS: Final = (
     "How long is the Aurelia Dawn, the longest ship?",
     "Where did Néstor Ibáñez come from?",
 )
+OTHER_WORDS: Final = "What breed is the pet?"
+"""No word of it stands in the memory that answers it."""
+
 MARA: Final = {"type": "person", "name": "Mara"}
 HOMES: Final = (
     ("2026-03-02T09:05:51Z", "Tollgatan 14 in Kråkvik", "I rent a flat on the third floor at Tollgatan 14 in Kråkvik"),
     ("2026-06-21T10:05:26Z", "Lotsbacken 7 in Almenäs", "I have you at Lotsbacken 7 in Almenäs from now on"),
 )
+PATIENCE_S: Final = 60.0
+"""How long the questions wait for the vectors of what was imported, seconds."""
+
 IN_MAY: Final = "2026-05-15T00:00:00Z"
 SECRET: Final = "The spare key hangs under the gannetbox by the slipway"
 SECRET_WORD: Final = "gannetbox"
@@ -96,13 +105,43 @@ async def _import(out: Console, memory: Memory) -> None:
     out.print("Mara, a harbour pilot who learns to bake, and her assistant Keel. Both are made up.")
     out.print(f"Imported {done.turns} turns in {done.sessions} sessions into an empty folder.")
     out.print(f"Imported the same file again: {again.turns} new, {again.already} were there already.")
+    await _wait(out, memory)
+
+
+async def _wait(out: Console, memory: Memory) -> None:
+    """Let the vectors catch up, which no write waits for."""
+    began = time.monotonic()
+    now = await _settle(memory)
+    if now.embedder == NO_EMBEDDER:
+        return
+    done = f"{counted(now.stored, 'vector')} after {time.monotonic() - began:.0f} s more"
+    late = "" if now.settled else f"; {now.pending} are still to come"
+    out.print(f"To be found by meaning a text needs a vector, made here in the background: {done}{late}.")
+
+
+async def _settle(memory: Memory) -> IndexOut:
+    now = await memory.index()
+    with suppress(Unavailable):  # without vectors the words answer, and each answer says so
+        now = await settled(memory, now, within_s=PATIENCE_S)
+    return now
 
 
 async def _ask(out: Console, memory: Memory) -> None:
     _step(out, 2, "Ask it")
     for question in QUESTIONS:
         out.print(said(f"? {question}", "bold"))
-        tell_hits(out, await memory.recall(question, k=1))
+        await _tell(out, memory, question, Asked(k=1))
+    if (await memory.index()).embedder == NO_EMBEDDER:
+        out.print("A question in other words than the memory holds is left out: there is no embedder (KEEPS_EMBEDDER).")
+        return
+    out.print("And one in other words than the memory holds, so that only its meaning can find it:")
+    out.print(said(f"? {OTHER_WORDS}", "bold"))
+    await _tell(out, memory, OTHER_WORDS, Asked(k=1))
+
+
+async def _tell(out: Console, memory: Memory, question: str, asked: Asked) -> None:
+    found = await memory.recall(question, **asked)
+    tell_hits(out, found, await index_behind(memory, found))
 
 
 async def _correct(out: Console, memory: Memory) -> None:
@@ -120,9 +159,10 @@ async def _look_back(out: Console, memory: Memory) -> None:
     _step(out, 4, "Look back")
     question = "Where does Mara live?"
     out.print(said(f"? {question}", "bold"))
-    tell_hits(out, await memory.recall(question, k=1, include=["facts"]))
+    await _settle(memory)
+    await _tell(out, memory, question, Asked(k=1, include=["facts"]))
     out.print(said(f"? {question} (as of {IN_MAY[:10]})", "bold"))
-    tell_hits(out, await memory.recall(question, k=1, include=["facts"], as_of=IN_MAY))
+    await _tell(out, memory, question, Asked(k=1, include=["facts"], as_of=IN_MAY))
     out.print("Every value it had, newest first, and what each rests on:")
     history = (await memory.history("person/mara", "lives_at")).history
     tell_facts(out, history)
@@ -154,7 +194,8 @@ async def _forget(out: Console, memory: Memory, folder: Path) -> None:
 
 
 async def _tell_word(out: Console, memory: Memory, folder: Path) -> None:
-    hits = counted(len((await memory.recall(SECRET_WORD)).hits), "hit")
+    found = (await memory.recall(SECRET_WORD)).hits
+    hits = counted(sum(SECRET_WORD in hit.text for hit in found), "hit holds it", "hits hold it")
     files = counted(_files_with(folder, SECRET_WORD), "file")
     out.print(said(f'    Asked for "{SECRET_WORD}": {hits}. The word stands in {files} of the index.'))
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Final
 
 import typer
 from rich.console import Console
 
-from keeps.cli.look import tell, tell_facts
+from keeps.cli.look import shortened, tell, tell_facts, texts_of
 from keeps.cli.reach import Reach, Reaching, counted, said
 from keeps.client import Client
 from keeps.core.errors import NotFound
@@ -46,6 +46,13 @@ _REASONS: Final = {
 }
 """Why a row was returned, or was not, for people; other reasons are said as they are."""
 
+_SEARCHES: Final = {
+    "text": "the search by words",
+    "vector": "the search by meaning, since texts had no vector yet, or there are none",
+    "exact": "the search by names",
+    "graph": "the search by relations",
+}
+
 _QUESTIONS: Final = {
     "direct_lookup": "asks for one thing by name",
     "hybrid": "is a search",
@@ -75,9 +82,17 @@ def why(
 ) -> None:
     """Say why a read found what it found, or when and why a memory was used."""
     reach = Reach.of(ctx)
-    found = reach.ask(lambda memory: _explained(memory, what.strip(), limit))
+    texts: dict[str, str] = {}
+
+    async def work(memory: Client) -> TraceOut | Used:
+        explained = await _explained(memory, what.strip(), limit)
+        if isinstance(explained, TraceOut) and not reach.json:
+            texts.update(await texts_of(memory, _shown(explained)))
+        return explained
+
+    found = reach.ask(work)
     if isinstance(found, TraceOut):
-        reach.show(found, lambda console: tell_trace(console, found))
+        reach.show(found, lambda console: tell_trace(console, found, texts))
     else:
         reach.show(found, lambda console: tell_used(console, found))
 
@@ -104,8 +119,15 @@ async def _explained(memory: Client, what: str, limit: int) -> TraceOut | Used:
     return Used(ref=what, times=page.page.total_size or 0, row=row, traces=page.traces)
 
 
-def tell_trace(console: Console, trace: TraceOut) -> None:
-    """Print a read for people: who asked how, what came of it and why, and what nearly did."""
+def _shown(trace: TraceOut) -> list[str]:
+    """The rows of a trace that are there, by id."""
+    returned = [row for retrieval in trace.retrievals for row in retrieval.returned]
+    return [row.id for row in (*returned, *trace.near_misses) if not row.gone]
+
+
+def tell_trace(console: Console, trace: TraceOut, texts: Mapping[str, str]) -> None:
+    """Print a read for people: who asked how, what came of it and why, and what nearly did. `texts`: what stands now
+    in its rows, as far as the reader of it may know."""
     console.print(said(_headline(trace)))
     console.print(said(f"{_TIERS.get(trace.resolution_tier, trace.resolution_tier)}: {trace.tier_reason}"))
     kind = _QUESTIONS.get(trace.classification_kind or "", trace.classification_kind)
@@ -117,16 +139,16 @@ def tell_trace(console: Console, trace: TraceOut) -> None:
     if not returned:
         console.print("It found nothing.")
     for row in returned:
-        _tell_row(console, f"{row.rank:2}.", row)
+        _tell_row(console, f"{row.rank:2}.", row, texts.get(row.id))
     if trace.near_misses:
         console.print("Near, and not returned:")
     for row in trace.near_misses:
-        _tell_row(console, "  -", row)
+        _tell_row(console, "  -", row, texts.get(row.id))
     for leg in trace.legs:
         state = f"found {leg.found} in {leg.took_ms:.0f} ms, weight {leg.weight:.2f}" if leg.answered else "no answer"
         console.print(said(f"by {leg.name}: {state}", "dim"))
-    if trace.degraded:
-        console.print(said(f"Could not answer this time: {', '.join(trace.degraded)}", "yellow"))
+    for name in trace.degraded or ():
+        console.print(said(f"Could not answer in full: {_SEARCHES.get(name, name)}", "yellow"))
 
 
 def tell_used(console: Console, used: Used) -> None:
@@ -160,11 +182,13 @@ def _headline(trace: TraceRecord) -> str:
     return " · ".join(parts)
 
 
-def _tell_row(console: Console, mark: str, row: ReturnedOut) -> None:
+def _tell_row(console: Console, mark: str, row: ReturnedOut, text: str | None) -> None:
     if row.gone:
         console.print(said(f"{mark} no longer there, or not yours to see", "dim"))
         return
     console.print(said(f"{mark} {row.ref or row.id} · score {row.score:.2f}"))
+    if text is not None:
+        console.print(said(f"    {shortened(text)}"))
     console.print(said("    " + " · ".join([*_spoke(row), *_reason(row), row.id]), "dim"))
 
 
