@@ -20,7 +20,7 @@ from keeps.core.traces import Leg
 from keeps.finder.base import Found, Name, Near
 from keeps.services import vectors
 from keeps.services.graph import MAX_SEEDS, MOST_HOPS, Graph
-from keeps.services.question import Mark, Marks, Question
+from keeps.services.question import Mark, Marks, Question, off_loop
 from keeps.services.runtime import Context
 from keeps.store.rows import stored_ref
 
@@ -197,11 +197,11 @@ class Search:
 
     async def _exact(self, names: asyncio.Task[list[Name]]) -> Marks:
         """Slots of named entities whose key is named too; for a question about everything, their weightiest facts."""
-        graph = await self._named(names)
+        graph, asked = await self._named(names), self._question.text
         try:
             if not self._entities:
                 return {}
-            if routing.is_broad(self._question.text, self.found.seeds):
+            if await off_loop(asked, routing.is_broad, asked, self.found.seeds):
                 marks = await graph.everything(self._entities[:MAX_SEEDS])
                 self.found.broad = bool(marks)
                 return marks

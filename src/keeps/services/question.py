@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final, ParamSpec, TypeVar
 
 from keeps.core.entities import EntityRef
 from keeps.core.fusion import Signals
 from keeps.core.modes import Include, Mode
 from keeps.core.validity import NOW, When
 from keeps.finder.base import Kind
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+LONG_QUESTION: Final = 8 * 1024
+"""Questions of more characters are taken apart in a thread: it would hold up other questions."""
+
+
+async def off_loop(question: str, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """`call(*args)`, which takes `question` apart: in a thread where that is long."""
+    if len(question) > LONG_QUESTION:
+        return await asyncio.to_thread(call, *args, **kwargs)
+    return call(*args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from keeps.core import duplicates, weights
-from keeps.core.duplicates import Said
+from keeps.core import weights
+from keeps.core.duplicates import Comparison, Said
 from keeps.core.facts import Action, Fact, Pillar, Relation, Row
 from keeps.core.fusion import SMALL_POOL, Fused, Signals
 from keeps.core.sessions import Chunk, Turn
@@ -25,6 +26,15 @@ NEAR_MISSES: Final = 10
 
 _FIRST_PAGE: Final = 16
 """Rows read out at first, at least: a row costs more to read than to find."""
+
+_LARGEST_PAGE: Final = 128
+"""Rows read out at once, at most: each further page is twice as large as the one before, up to this."""
+
+MOST_ROWS: Final = 512
+"""Rows that may be shown, at most, among which an answer looks for `k` that differ."""
+
+_AT_ONCE_CHARS: Final = 64 * 1024
+"""Texts of more characters together are compared in a thread: it would hold up other questions."""
 
 # Why a row was, or was not, returned.
 DIRECT: Final = "slot_named"
@@ -83,12 +93,17 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Hits by falling score and why they are there; what came close; the best absolute score of what may be shown."""
+    """Hits by falling score and why they are there; what came close; the best absolute score of what may be shown.
+
+    `crowded`: there are fewer than asked for, and rows were left out that say the same as others; `cut`: further rows
+    were not read, since so many had been."""
 
     hits: Sequence[Hit] = field(default_factory=list[Hit])
     reasons: Sequence[Weighed] = ()
     near_misses: Sequence[Weighed] = ()
     best: float = 0.0
+    crowded: bool = False
+    cut: bool = False
 
     @property
     def direct(self) -> bool:
@@ -121,25 +136,26 @@ class Reader:
         self._rows: dict[str, Row | Turn] = {}
         self._chunks: dict[str, list[Chunk]] = {}
         self._asked: set[str] = set()
+        self._said: dict[str, Said] = {}
+        self._comparison = Comparison()
 
     async def answer(self, found: Sequence[Candidate]) -> Answer:
         """The best `k` of the candidates, given best first; every one read from the record and checked."""
         worth = [one for one in found if one.leads or one.score >= self._floor]
         below = [one for one in found if not one.leads and one.score < self._floor][:NEAR_MISSES]
         absolute = len(found) < SMALL_POOL
-        page = max(_FIRST_PAGE, 2 * self._k)
+        page, start = max(_FIRST_PAGE, 2 * self._k), 0
         read: list[_Read] = []
         missed: list[Weighed] = []
         kept: list[_Read] = []
-        for start in range(0, max(1, len(worth)), page):
-            part = worth[start : start + page]
+        while start == 0 or (start < len(worth) and len(kept) < self._k and len(read) < MOST_ROWS):
+            part = worth[start : start + min(page, MOST_ROWS - len(read))]
             await self._fetch([*part, *below] if start == 0 else part)
             for one in part:
                 self._sort_in(one, read, missed, absolute=absolute)
             read.sort(key=lambda one: one.place, reverse=True)
-            kept = self._unrepeated(_current_first(read))
-            if len(kept) >= self._k:
-                break
+            kept = await self._unrepeated(_current_first(read))
+            page, start = min(2 * page, _LARGEST_PAGE), start + max(1, len(part))
         shown, rest = kept[: self._k], kept[self._k :]
         hits = _falling([one.hit for one in shown])
         held = {id(one) for one in kept}
@@ -156,6 +172,8 @@ class Reader:
             ],
             near_misses=close[:NEAR_MISSES],
             best=max((one.candidate.score for one in read), default=0.0),
+            crowded=len(kept) < min(self._k, len(read)),
+            cut=start < len(worth) and len(kept) < self._k,
         )
 
     def _sort_in(
@@ -181,10 +199,18 @@ class Reader:
             return weights.boost(trust=row.trust, importance=0.5, confidence=0.5, age=age)
         return weights.boost(trust=row.control.trust, importance=row.importance, confidence=row.confidence, age=age)
 
-    def _unrepeated(self, ranked: Sequence[_Read]) -> list[_Read]:
+    async def _unrepeated(self, ranked: Sequence[_Read]) -> list[_Read]:
+        """Of rows that say the same the best only."""
         if self._duplicates_too:
             return list(ranked)
-        return [ranked[place] for place in duplicates.survivors([_said(one.hit) for one in ranked])]
+        new = {one.hit.unit: _said(one.hit) for one in ranked if one.hit.unit not in self._said}
+        self._said.update(new)
+        said = [self._said[one.hit.unit] for one in ranked]
+        if sum(len(one.text) for one in new.values()) > _AT_ONCE_CHARS:
+            places = await asyncio.to_thread(self._comparison.survivors, said)
+        else:
+            places = self._comparison.survivors(said)
+        return [ranked[place] for place in places]
 
     async def _fetch(self, wanted: Sequence[Candidate]) -> None:
         context = self._context

@@ -20,8 +20,8 @@ from keeps.core.validity import NOW, When
 from keeps.finder.local import stemmer
 from keeps.services import legs, traces
 from keeps.services.legs import Looked, Search
-from keeps.services.question import Question
-from keeps.services.reading import Answer, Hit, Reader, candidates, kind_of
+from keeps.services.question import Question, off_loop
+from keeps.services.reading import MOST_ROWS, Answer, Hit, Reader, candidates, kind_of
 from keeps.services.runtime import Context, Runtime, new_id
 
 __all__ = ["DEFAULT_K", "Hit", "Include", "Mode", "Recall", "Recalled", "kind_of", "readable_sets", "recall"]
@@ -102,7 +102,7 @@ async def recall(rt: Runtime, context: Context, caller: Caller, request: Recall)
     query = _checked(request)
     question = Question(
         text=query,
-        asked=frozenset(words.question(query, stemmer())),
+        asked=frozenset(await off_loop(query, words.question, query, stemmer())),
         sets=readable_sets(context, caller, request.lens),
         now=rt.clock(),
         mode=request.mode,
@@ -169,14 +169,16 @@ async def _found(context: Context, question: Question, request: Recall) -> _Foun
         return _Found(answer=answer, looked=looked, weights=_weights(fused), tier=Tier.DIRECT, reason=_SLOT)
     if looked.broad:
         return _Found(answer=answer, looked=looked, weights=_weights(fused), reason=_EVERYTHING)
-    if answer.best >= ENOUGH:
+    if answer.best >= ENOUGH and not (answer.crowded and looked.full):
         return _Found(answer=answer, looked=looked, weights=_weights(fused), reason=_ABOVE)
     if not search.can_look_further:
         return _Found(answer=answer, looked=looked, weights=_weights(fused), reason=_NOTHING_WIDER)
+    first = answer
     await search.look_further()
     fused = _fused(looked, {one.ref: one.score for one in fused})
     answer = await reader.answer(candidates(looked.marks, fused))
-    return _Found(answer=answer, looked=looked, weights=_weights(fused), tier=Tier.ESCALATED, reason=_WIDER)
+    why = _WIDER if first.best < ENOUGH else _CROWDED
+    return _Found(answer=answer, looked=looked, weights=_weights(fused), tier=Tier.ESCALATED, reason=why)
 
 
 def _fused(looked: Looked, before: Mapping[str, float]) -> list[Fused]:
@@ -207,7 +209,7 @@ def _trace(question: Question, caller: Caller, request: Recall, found: _Found, s
         mode=request.mode.value,
         tier=found.tier,
         classification=classification,
-        reason=found.reason,
+        reason=found.reason + _CUT * found.answer.cut,
         took_ms=round((time.perf_counter() - started) * 1000),
         k=request.k,
         patterns=tuple(map(str, caller.region(Verb.MEMORY_READ).patterns)),
@@ -225,4 +227,6 @@ _SLOT: Final = "an entity and one of its keys are named in the question"
 _EVERYTHING: Final = "everything about an entity is asked for"
 _ABOVE: Final = "the fused ranking is above the floor"
 _NOTHING_WIDER: Final = "nothing above the floor, and nothing further to look at"
+_CROWDED: Final = "most of what was found says the same: looked again, wider and further"
+_CUT: Final = f"; {MOST_ROWS} rows were read, and those behind them were not"
 _WIDER: Final = "nothing above the floor: looked again, wider and further"
