@@ -2,6 +2,7 @@
 
 import sqlite3
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -133,10 +134,18 @@ def test_answers_are_what_plain_arithmetic_gives(
         kept = play(file, changes, asks=asks)
         found = near(file, question, readable, how)
         lacking = file.lacking(SMALL, readable, 256)
+        few = file.lacking(SMALL, readable, 3)
         coverage = file.spaces()
     assert [(hit.ref, hit.unit, hit.cosine, hit.assistant) for hit in found] == expected(kept, question, readable, how)
     missing = [e for e, has in kept.values() if e.meaning is not None and not has and e.scope_set in readable]
     missing.sort(key=lambda entry: (entry.at, tie_of(entry.unit)))
+    before: Counter[str] = Counter()
+    turns: list[tuple[int, Entry]] = []
+    for entry in missing:
+        turns.append((before[entry.scope_set], entry))
+        before[entry.scope_set] += 1
+    missing = [entry for _, entry in sorted(turns, key=lambda turn: turn[0])]
+    assert few == lacking[:3]
     assert lacking == [(entry.ref, entry.unit) for entry in missing]
     wanted = sum(entry.meaning is not None for entry, _ in kept.values())
     assert coverage == [Coverage(space, wanted, sum(has for _, has in kept.values())) for space in SPACES]

@@ -11,10 +11,11 @@ import pytest
 
 from keeps.config import Config
 from keeps.core.generations import IndexStatus
+from keeps.core.scopes import Scope
 from keeps.core.spaces import Coverage, Space
 from keeps.models.base import Embedder, EmbedderLost, Vectors
 from keeps.models.fake import FakeEmbedder
-from keeps.services import contexts, vectors
+from keeps.services import contexts, filling, vectors
 from keeps.services.contexts import ContextChange
 from keeps.services.erase import Forget, forget
 from keeps.services.remember import Message, Remember, remember
@@ -45,9 +46,10 @@ def is_settled(status: IndexStatus) -> bool:
     return status.settled and not status.pending
 
 
-async def say(rt: Runtime, context: Context, *texts: str) -> list[str]:
+async def say(rt: Runtime, context: Context, *texts: str, scope: Scope | None = None) -> list[str]:
     """Write texts of one person; the refs of their turns."""
-    done = await remember(rt, context, caller("/*"), Remember(messages=[Message(text=text) for text in texts]))
+    messages = [Message(text=text) for text in texts]
+    done = await remember(rt, context, caller("/*"), Remember(messages=messages, scope=scope))
     return [f"turn:{turn}" for turn in done.turns]
 
 
@@ -82,6 +84,19 @@ class Held:
 
     async def close(self) -> None:
         await self.behind.close()
+
+
+class Counted(Held):
+    """The same, and notes the batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[list[str]] = []
+
+    async def embed(self, texts: Sequence[str], *, asking: bool = False) -> Vectors:
+        if not asking:
+            self.batches.append(list(texts))
+        return await super().embed(texts, asking=asking)
 
 
 async def test_vectors_follow_what_is_written(engine_of_the_run: Engine) -> None:
@@ -333,6 +348,40 @@ async def test_batches_come_as_fast_as_they_are_embedded(engine_of_the_run: Engi
         async with asyncio.timeout(10):
             await waiting
         assert (await until(context, is_settled)).stored == 153
+
+
+async def test_nobody_waits_for_what_others_wrote(engine_of_the_run: Engine) -> None:
+    embedder = Counted()
+    async with opened(engine_of_the_run, embedder) as (rt, context):
+        bert, anna = Scope.from_lists([["r/bert"]]), Scope.from_lists([["r/anna"]])
+        long = "harbour crane gull rope " * 60
+        await say(rt, context, *(f"Long text {n} {long}" for n in range(500)), scope=bert)
+        await embedder.begun.wait()
+        async with asyncio.timeout(vectors.BACKLOG_WAIT_S - 1):  # no vector is made meanwhile
+            await say(rt, context, "tiny one", "tiny two", scope=anna)
+        full = asyncio.create_task(say(rt, context, "one more", "and another", scope=bert))
+        await asyncio.sleep(0.2)
+        assert not full.done()
+        embedder.go.set()
+        await until(context, is_settled)
+        await full
+        having = next(n for n, batch in enumerate(embedder.batches) if {"tiny one", "tiny two"} <= set(batch))
+        assert having <= 2  # one was under way, one was read ahead
+        assert max(sum(map(len, batch)) for batch in embedder.batches) <= filling.BATCH_CHARS
+
+
+async def test_one_who_asks_all_the_time_keeps_nobody_waiting(engine_of_the_run: Engine) -> None:
+    embedder = Counted()
+    async with opened(engine_of_the_run, embedder) as (rt, context):
+        bert, anna = Scope.from_lists([["r/bert"]]), Scope.from_lists([["r/anna"]])
+        await say(rt, context, *(f"Text {n}" for n in range(500)), scope=bert)
+        await embedder.begun.wait()
+        await say(rt, context, "tiny", scope=anna)
+        asking = asyncio.create_task(vectors.fill(context, {bert.id}, rows=500, budget_s=20.0))
+        await asyncio.sleep(0)
+        embedder.go.set()
+        assert await asking
+        assert next(n for n, batch in enumerate(embedder.batches) if "tiny" in batch) <= 3
 
 
 async def test_batches_do_not_wait_for_an_embedder_that_fails(engine_of_the_run: Engine) -> None:

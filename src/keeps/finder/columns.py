@@ -135,6 +135,10 @@ class Columns:
         readable[[number for number in scope_sets if number <= self.scope_sets]] = True
         return readable[self._scope_set[: self.size]]
 
+    def set_of(self, rows: Longs) -> Ints:
+        """The scope set of each of `rows`."""
+        return self._scope_set[rows]
+
     def _count(self, at: int, sign: int) -> None:
         self._totals[int(self._scope_set[at]), int(self.state[at])] += sign
 

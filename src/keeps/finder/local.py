@@ -134,7 +134,7 @@ class LocalFinder:
     async def lacking(
         self, space: Space, scope_sets: Collection[str] | None = None, *, limit: int = 256
     ) -> list[tuple[str, str]]:
-        """(ref, unit) of entries that should have a vector of `space` and have none, oldest first."""
+        """(ref, unit) of entries that should have a vector of `space` and have none, scope sets by turns."""
         return await self._use(IndexFile.lacking, space, scope_sets, limit)
 
     async def near(

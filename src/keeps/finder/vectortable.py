@@ -142,7 +142,10 @@ class VectorTable:
 
     # ------------------------------------------------------------------ reading
     def lacking(self, space: Space, scope_sets: Collection[int] | None, limit: int) -> list[int]:
-        """Rows that should have a vector of `space` and have none, oldest first: all, where the space is not there."""
+        """Rows that should have a vector of `space` and have none: all, where the space is not there.
+
+        The oldest of each scope set come first, then the next oldest of each: none waits for all of another.
+        """
         number, columns = self.numbers.get(space), self._columns
         held = self._of(number) if number is not None else None
         if limit <= 0 or columns.wanting <= (held.count if held is not None else 0):
@@ -153,10 +156,17 @@ class VectorTable:
         if scope_sets is not None:
             missing &= columns.within(scope_sets)
         rows = np.flatnonzero(missing)
-        if len(rows) > limit:
+        sets = columns.set_of(rows)
+        if len(rows) > limit and (sets == sets[0]).all():
             at = columns.at[rows]
             rows = rows[at <= np.partition(at, limit - 1)[limit - 1]]
-        return rows[np.lexsort((columns.tie[rows], columns.at[rows]))][:limit].tolist()
+            sets = columns.set_of(rows)
+        order = np.lexsort((columns.tie[rows], columns.at[rows], sets))
+        rows, sets = rows[order], sets[order]
+        begins = np.flatnonzero(np.diff(sets, prepend=-1))
+        turn = np.arange(len(rows)) - np.repeat(begins, np.diff(begins, append=len(rows)))
+        rows, turn = rows[turn < limit], turn[turn < limit]
+        return rows[np.lexsort((columns.tie[rows], columns.at[rows], turn))][:limit].tolist()
 
     def near(self, space: Space, question: Singles, wanted: Wanted, also: Collection[int]) -> list[Neighbour]:
         """The rows nearest to `question`, then the nearest of each further group among the rows `also`."""

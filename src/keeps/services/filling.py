@@ -23,6 +23,9 @@ from keeps.store import vectors as store_vectors
 BATCH: Final = 64
 """Units embedded at once. Small, so that what a question waits for comes soon; the model cuts it further by tokens."""
 
+BATCH_CHARS: Final = 65_536
+"""Characters embedded at once, unless one text alone has more: long texts of one keep those of others waiting less."""
+
 LOAD_AFTER_S: Final = 1.0
 """How long a model is left alone that nothing but rows needs: a command that ends before never loads it."""
 
@@ -74,6 +77,7 @@ class Filling:
         self._refused: set[str] = set()
         self.turnout = Turnout()
         self.first: set[str] = set()
+        self._asked_last = False
         self.asked = asyncio.Event()
 
     async def look(self, own: Watched) -> list[Generation]:
@@ -145,8 +149,13 @@ class Filling:
         return await self._next(seen, busy)
 
     async def _next(self, seen: _Round, busy: Collection[str]) -> _Work | None:
-        """What to embed next: what answers comes before what is filled, what a question waits for before the rest."""
-        first, self.first = self.first, set()
+        """What to embed next: what answers comes before what is filled, what a question waits for before the rest.
+
+        After a batch that was asked for comes one of all, so that nobody's questions keep the rows of others waiting.
+        """
+        first = set[str]() if self._asked_last else set(self.first)
+        self._asked_last = bool(first)
+        self.first -= first
         for scope_sets in (first, None) if first else (None,):
             work = await self._of(scope_sets, seen, seen.passed | set(busy) | self._refused, among=None)
             if work is not None:
@@ -176,7 +185,7 @@ class Filling:
             since = await store_commit.last_change(self._at.db)
             texts = await index.read_meanings(self._at, refs.values())
             seen.passed |= refs.keys() - texts.keys()  # the record has changed since the index looked
-            texts = {unit: texts[unit] for unit in refs if unit in texts}
+            texts = _bounded({unit: texts[unit] for unit in refs if unit in texts})
             if texts:
                 return _Work(generation, watched, texts, refs, since)
         return None
@@ -284,3 +293,15 @@ class Filling:
         except Invalid:
             return None
         return found if found is not None and found.model == generation.space.model else None
+
+
+def _bounded(texts: Mapping[str, str]) -> dict[str, str]:
+    """As many of the texts, from the first on, as one batch takes; the first one always."""
+    kept: dict[str, str] = {}
+    chars = 0
+    for unit, text in texts.items():
+        chars += len(text)
+        if kept and chars > BATCH_CHARS:
+            break
+        kept[unit] = text
+    return kept

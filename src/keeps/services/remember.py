@@ -102,7 +102,7 @@ async def remember(rt: Runtime, context: Context, caller: Caller, request: Remem
         names.add(f"session:{request.session}")
     if len(request.messages) > 1:
         # Many at once come as fast as they are embedded, else they would be found by words alone for minutes.
-        await context.vectors.room()
+        await context.vectors.room(_goes_to(context, caller, request).id)
     async with context.alone_on(names):
         for attempt in range(1, MAX_REPLANS + 1):
             write = _Write(rt, context, caller, request, messages)
@@ -113,6 +113,12 @@ async def remember(rt: Runtime, context: Context, caller: Caller, request: Remem
                 if attempt == MAX_REPLANS:
                     raise
     raise AssertionError("unreachable")
+
+
+def _goes_to(context: Context, caller: Caller, request: Remember) -> Scope:
+    """The scope of a write, as far as it is known without asking the record."""
+    thread = context.threads.get(request.session or "")
+    return request.scope or (thread.session.scope if thread is not None else None) or caller.default_scope()
 
 
 def turn_texts(turn: Turn) -> list[str]:

@@ -30,7 +30,8 @@ from keeps.store import vectors as store_vectors
 _log = logging.getLogger(__name__)
 
 BACKLOG: Final = 128
-"""Above this many units without a vector a batch of writes waits: what it brings would be found by words alone."""
+"""Above this many units without a vector in the scope set it goes to, a batch of writes waits: what it brings would be
+found by words alone."""
 
 BACKLOG_WAIT_S: Final = 10.0
 """How long one batch waits at most: below what clients wait for an answer."""
@@ -38,6 +39,9 @@ BACKLOG_WAIT_S: Final = 10.0
 LINGER_S: Final = 0.05
 """How long the follower lets writes gather before it goes, unless a question waits: saving vectors takes the engine as
 long as a write does."""
+
+_COUNTED: Final = 1_000_000
+"""Texts at most that are counted as waiting before their space is begun."""
 
 LOAD_PATIENCE_S: Final = 3.0
 """How long the first question of a process waits for the model to be loaded: what the other legs may take too."""
@@ -249,10 +253,11 @@ class VectorFollower:
         except FinderLost:
             return False
 
-    async def room(self, *, rows: int = BACKLOG, timeout_s: float = BACKLOG_WAIT_S) -> None:
-        """Wait while more than `rows` units lack the vector they are found by, `timeout_s` at most.
+    async def room(self, scope_set: str, *, rows: int = BACKLOG, timeout_s: float = BACKLOG_WAIT_S) -> None:
+        """Wait while more than `rows` units of a scope set lack the vector they are found by, `timeout_s` at most.
 
-        Nothing to wait for where there are no vectors, or while they cannot be made. Never raises.
+        What others write elsewhere is not waited for: who may not read it must not learn of it. Nothing to wait for
+        where there are no vectors, or while they cannot be made. Never raises.
         """
         until = time.monotonic() + timeout_s
         self._filling.asked.set()
@@ -261,8 +266,10 @@ class VectorFollower:
             left_s = until - time.monotonic()
             if own is None or left_s <= 0 or own.fault is not None or self._pause.fault is not None:
                 return
+            answers = self._filling.turnout.answers
+            space = answers.space if answers is not None else Space(own.model, 1)
             try:
-                if await self._lacking_now() <= rows:
+                if len(await self._at.finder.lacking(space, {scope_set}, limit=rows + 1)) <= rows:
                     return
             except FinderLost:
                 return
@@ -283,11 +290,19 @@ class VectorFollower:
             mode=self.mode,
             embedder=self.embedder,
             spaces=spaces,
-            pending=max((each.wanted - each.held for each in spaces), default=0) if own is not None else 0,
+            pending=await self._pending(own, spaces) if own is not None else 0,
             stored=await store_vectors.count(self._at.db),
             settled=settled,
             fault=fault or self.fault,
         )
+
+    async def _pending(self, own: Watched, spaces: Collection[SpaceStatus]) -> int:
+        if spaces:
+            return max(each.wanted - each.held for each in spaces)
+        try:  # right after a switch: there is no space yet
+            return len(await self._at.finder.lacking(Space(own.model, 1), limit=_COUNTED))
+        except FinderLost:
+            return 0
 
     def _space_status(self, covered: Coverage) -> SpaceStatus:
         answers, fills = self._filling.turnout.answers, self._filling.turnout.fills
@@ -358,15 +373,6 @@ class VectorFollower:
             self._questions.clear()
             await self._filling.remove_all()
             self._verified = True
-
-    async def _lacking_now(self) -> int:
-        """How many units lack a vector of the space that answers."""
-        answers = self._filling.turnout.answers
-        covered = {each.space: each for each in await self._at.finder.spaces()}
-        if answers is None or answers.space not in covered:
-            model = answers.space.model if answers is not None else self.embedder
-            return len(await self._at.finder.lacking(Space(model, 1), limit=BACKLOG + 1))
-        return covered[answers.space].wanted - covered[answers.space].held
 
     # ------------------------------------------------------------------ embedders
     def _own(self) -> tuple[Watched | None, str | None]:
