@@ -1,158 +1,228 @@
-"""Whether a text can be what somebody's words mean: near words are a hint, and what tells two things apart decides.
+"""Whether a phrase says what a text says, word by word: what is near in meaning alone can be its opposite.
 
-Sentences made alike come near each other whatever name or number stands in them, and what is forgotten by mistake
-does not come back. So nearness alone takes nothing: `differs` says why a text that comes near is still another one.
+What is forgotten by mistake does not come back. So the two must hold the same words in the same order, and may differ
+only in what never makes another statement of it: see `Said`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+import unicodedata
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from itertools import combinations
+from itertools import pairwise
 from typing import Final
 
-from keeps.core import words
-from keeps.core.words import Stem
+from keeps.core.text import UNSEEN, cut_marks
+from keeps.core.words import STOP_WORDS
 
+MAX_CHARS: Final = 2_000
+"""Longer texts are never what somebody's words mean: they say more than one thing."""
 
-class Difference(StrEnum):
-    """What tells a text from what was said."""
+_LEAST_CONTENT: Final = 2
 
-    NUMBER = "number"
-    NAME = "name"
-    ORDER = "order"
-    NEGATION = "negation"
-    DIRECTION = "direction"
-    PERSON = "person"
-    WORD = "word"
-
-
-_NUMBER_WORDS: Final = {
+_NUMBERS: Final = {
     word: str(number)
-    for number, together in enumerate(
-        "zero one/once/first two/twice/second three/third four/fourth five/fifth six/sixth seven/seventh eight/eighth"
-        " nine/ninth ten/tenth eleven/eleventh twelve/twelfth".split()
-    )
-    for word in together.split("/")
+    for number, word in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())
 }
-_NEGATIONS: Final = frozenset(
-    "not no never none nobody nothing neither nor cannot without dont doesnt didnt isnt arent wasnt werent hasnt havent"
-    " hadnt cant couldnt wont wouldnt shouldnt mustnt mightnt neednt aint stopped quit former formerly".split()
+_AGREEING: Final = {"am": "be", "is": "be", "are": "be", "were": "was", "has": "have", "does": "do"}
+"""Forms of one word that the word before them decides."""
+_FORMS: Final = frozenset({*_AGREEING, *_AGREEING.values(), "been", "being", "had", "did"})
+_SHORT: Final = {
+    "im": ("i", "am"),
+    "ive": ("i", "have"),
+    "cannot": ("can", "not"),
+    "won't": ("will", "not"),
+    "can't": ("can", "not"),
+    "shan't": ("shall", "not"),
+} | {
+    f"{word}nt": (word, "not")
+    for word in "do does did is are was were has have had could would should must need might".split()
+}
+_ENDINGS: Final = {"'m": "am", "'re": "are", "'ve": "have", "'ll": "will"}
+_PRONOUNS: Final = frozenset(
+    "i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his himself she her hers"
+    " herself it its itself they them their theirs themselves this that these those".split()
 )
-_OPPOSITES: Final = tuple(
-    frozenset(pair.split("/"))
-    for pair in (
-        "before/after with/without over/under above/below up/down in/out on/off from/to more/less most/least into/onto"
-        " inside/outside left/right first/last all/some always/sometimes many/few"
-    ).split()
+_SUBJECTS: Final = frozenset("he she it that there here who what".split())
+_ARTICLES: Final = {"a": "a", "an": "a", "the": "the"}
+_MEASURED: Final = frozenset("few little bit lot couple number".split())
+"""Words that an article makes others of: a few are some, and few are hardly any."""
+_ENGLISH: Final = frozenset(
+    "the my your our their i you she they are have does been with from this that and not".split()
 )
-_PERSONS: Final = (
-    frozenset("i me my mine myself we us our ours ourselves im ive".split()),
-    frozenset("he him his himself hes".split()),
-    frozenset("she her hers herself shes".split()),
+"""Words that show a text to be English: endings and articles are left out in no other language."""
+_NO_PLURALS: Final = frozenset(
+    "news glasses goods customs arms pants works times means spirits looks manners savings thanks less".split()
 )
-_LIGHT: Final = frozenset(
-    "forget remember delete remove erase fact thing memory note say said mention told know think thought feel"
-    " get got go goes went gone come came make made keep kept use used want like love enjoy prefer live lived"
-    " have take took give put let call called name named day days week weeks time times now today currently"
-    " usually often favourite favorite really lot bit kind sort person people".split()
-)
-"""Words that join what is said rather than say it: whoever says a thing again puts others in their place."""
+_NOT_CONTENT: Final = STOP_WORDS | _FORMS | _PRONOUNS
+_NO_ENDING: Final = STOP_WORDS | _NO_PLURALS
+_DELETERS: Final = frozenset("delete remove erase".split())
+_RECORDS: Final = frozenset("memory fact note".split())
 
-_WORD: Final = re.compile(r"\w+(?:['\u2019]\w+)*")
-_SENTENCE_END: Final = re.compile(r"[.!?:;\n]\s*$")
+_UNSEEN: Final = re.compile(f"[{UNSEEN}]")
+_APOSTROPHE: Final = re.compile("[\u2018\u2019\u02bc\uff07\u02b9]")
+_QUOTES: Final = ' \t\n"\u201c\u201d\u00ab\u00bb'
+_BULLETS: Final = ("- ", "* ", "\u2022 ")
+_PART: Final = re.compile(
+    r"(?P<number>(?:(?<![^\s(])[-+])?\d+(?:[.,:/-]\d+)*)|(?P<word>[^\W\d_]+(?:'[^\W\d_]+)*)|(?P<mark>[^\s])"
+)
+_SENTENCE_ENDS: Final = frozenset(".!?:\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word as it is compared. `capital`: written as names are; `article`: `a`, `the` or nothing before it."""
+
+    text: str
+    capital: bool = False
+    article: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The words of one text, sorted by what they do in it. `order`: numbers and words with a capital, as they follow
-    each other; one that begins a sentence may be a name, so it counts for the order and not as a name."""
+    """The words of one text in order. Marks inside the text are words of their own, and so is every word that limits,
+    denies, joins or asks.
 
-    numbers: frozenset[str]
-    names: frozenset[str]
-    order: tuple[str, ...]
-    plain: frozenset[str]
-    content: frozenset[str]
+    Left open are: case, marks at the end, quotation marks around all of it, `the`, contractions (`I'm`, `don't`), small
+    numbers in words, and in English the forms of be, have and do that agree, and the `s` of plurals and verbs.
+    """
+
+    words: tuple[Word, ...]
 
     @classmethod
-    def of(cls, text: str, stem: Stem, known: Collection[str] = ()) -> Said:
-        """`known`: folded names of entities; other names are the words with a capital inside a sentence."""
-        numbers: set[str] = set()
-        names: set[str] = set()
-        order: list[str] = []
-        plain: set[str] = set()
-        known_words = {word for name in known for word in words.name_words(name)}
-        place = 0
-        for found in _WORD.finditer(text):
-            word = found.group()
-            opens = not text[place : found.start()].strip() and place == 0
-            opens = opens or _SENTENCE_END.search(text[: found.start()]) is not None
-            place = found.end()
-            for folded in words.name_words(word):
-                number = _NUMBER_WORDS.get(folded, folded if any(char.isdigit() for char in folded) else None)
-                if number is not None:
-                    numbers.add(number)
-                    order.append(number)
-                elif folded in known_words or (word[0].isupper() and not opens and _tells(folded)):
-                    names.add(folded)
-                    order.append(folded)
-                else:
-                    plain.add(folded)
-                    if word[0].isupper() and _tells(folded):
-                        order.append(folded)
-        content = {term for term in words.question(text, stem) if term not in words.STOP_WORDS and term not in _LIGHT}
-        content -= {stem(word) for word in (*_LIGHT, *_NUMBER_WORDS)}
-        content = {term for term in content if not any(char.isdigit() for char in term)}
-        return cls(frozenset(numbers), frozenset(names), tuple(order), frozenset(plain), frozenset(content))
+    def of(cls, text: str) -> Said:
+        """The words of `text`, in time linear in its length."""
+        return cls(tuple(_joined(_cut(text))))
 
     @property
-    def every(self) -> frozenset[str]:
-        """All its words, folded."""
-        return self.plain | self.names | self.numbers
+    def english(self) -> bool:
+        """True when it holds a word that shows it is English."""
+        return any(word.article == "the" or word.text in _ENGLISH for word in self.words)
+
+    @property
+    def content(self) -> int:
+        """How many of its words say something by themselves."""
+        return sum(
+            any(char.isalnum() for char in word.text) and word.text not in STOP_WORDS | _FORMS | _PRONOUNS
+            for word in self.words
+        )
+
+    @property
+    def points(self) -> bool:
+        """True when whom it is about depends on who says it: `I`, `your`, `they`."""
+        return any(word.text in _PRONOUNS for word in self.words)
 
 
-def _tells(word: str) -> bool:
-    """False for `I` and other words that have a capital by rule, and say nothing about whom."""
-    return word not in words.STOP_WORDS and not any(word in person for person in _PERSONS)
+def asked_by(phrase: str) -> Said:
+    """What a phrase says, without the words of asking in front: `please forget that`, `delete the memory about`."""
+    said = Said.of(phrase).words
+    rest = _after_verb(said[1:] if said and said[0].text == "please" else said)
+    if rest is not None:
+        return Said(_after_join(rest))
+    if [word.text for word in said[:2]] == ["fact", "that"] and said[0].article == "the":
+        return Said(said[2:])
+    if len(said) > 1 and said[0].text == "that" and (said[1].capital or said[1].article or said[1].text in _PRONOUNS):
+        return Said(said[1:])
+    return Said(said[1:] if said and said[0].text == "about" else said)
 
 
-def differs(asked: Said, text: Said) -> Difference | None:
-    """Why `text` is not what `asked` means, whatever its nearness; None when it can be.
+def same(asked: Said, text: Said) -> bool:
+    """True when the two say one thing: the same words in the same order, and enough of them to say something."""
+    if len(asked.words) != len(text.words) or min(asked.content, text.content) < _LEAST_CONTENT:
+        return False
+    if not (asked.english or text.english):
+        return all(
+            (one.text, one.article) == (other.text, other.article)
+            for one, other in zip(asked.words, text.words, strict=True)
+        )
+    return all(_agree(one, other) for one, other in zip(asked.words, text.words, strict=True))
 
-    - Every number and every name that was said stands in it; and those it shares come in the same order.
-    - Both deny, or neither; it does not turn a direction round, nor speak of another person.
-    - Not both hold words that the other lacks: those stand in each other's place.
-    """
-    if not asked.numbers <= text.numbers:
-        return Difference.NUMBER
-    if not asked.names <= text.every:
-        return Difference.NAME
-    shared = [word for word in asked.order if word in text.order]
-    if shared != [word for word in text.order if word in asked.order][: len(shared)] and len(set(shared)) > 1:
-        return Difference.ORDER
-    if bool(asked.every & _NEGATIONS) != bool(text.every & _NEGATIONS):
-        return Difference.NEGATION
-    if any(_turned(pair, asked, text) for pair in _OPPOSITES):
-        return Difference.DIRECTION
-    persons = [{n for n, person in enumerate(_PERSONS) if said.plain & person} for said in (asked, text)]
-    if persons[0] and persons[1] and not persons[0] & persons[1]:
-        return Difference.PERSON
-    if asked.content - text.content and text.content - asked.content:
-        return Difference.WORD
+
+def torn(said: Sequence[tuple[Said, Hashable]]) -> bool:
+    """True when texts that say the same of `I` or `you` have several voices: nobody said whose is meant."""
+    return len({voice for text, voice in said if text.points}) > 1
+
+
+def _cut(text: str) -> list[tuple[str, str, bool, bool]]:
+    """(kind, text as written, opens a sentence, a space follows) of each part."""
+    seen = _APOSTROPHE.sub("'", _UNSEEN.sub("", unicodedata.normalize("NFC", cut_marks(text))))
+    bare = seen.strip(_QUOTES)
+    bare = (bare[2:] if bare.startswith(_BULLETS) else bare).strip(_QUOTES).rstrip(f"{_QUOTES}.!\u2026")
+    parts: list[tuple[str, str, bool, bool]] = []
+    opens = True
+    for found in _PART.finditer(bare):
+        end = found.end()
+        parts.append((found.lastgroup or "mark", found.group(), opens, bare[end : end + 1].isspace()))
+        opens = found.group() in _SENTENCE_ENDS
+    return parts
+
+
+def _joined(parts: list[tuple[str, str, bool, bool]]) -> list[Word]:
+    """The words of parts: contractions written out, articles told with the word they stand before."""
+    words: list[Word] = []
+    article = ""
+    for place, (kind, written, opens, spaced) in enumerate(parts):
+        folded = written.casefold()
+        follows = parts[place + 1][0] if place + 1 < len(parts) else "mark"
+        if folded in _ARTICLES and spaced and follows != "mark" and not article and (opens or written != "A"):
+            article = _ARTICLES[folded]
+            continue
+        capital = kind == "word" and written[0].isupper() and written != "I"
+        for text in _written_out(folded) if kind == "word" else [folded]:
+            words.append(Word(_NUMBERS.get(text, text), capital, article))
+            article = ""
+    for place, (word, after) in enumerate(pairwise(words)):
+        # Before an article it can only be `is`: elsewhere it may be `has`, or say whose something is.
+        if after.text == "'s" and word.text in _SUBJECTS and place + 2 < len(words) and words[place + 2].article:
+            words[place + 1] = Word("is")
+    return words
+
+
+def _written_out(word: str) -> list[str]:
+    if word in _SHORT:
+        return list(_SHORT[word])
+    head, apostrophe, end = word.rpartition("'")
+    if not apostrophe:
+        return [word]
+    if end == "t" and head.endswith("n"):
+        return [head[:-1], "not"]
+    return [head, _ENDINGS.get(f"'{end}", f"'{end}")]
+
+
+def _after_verb(said: tuple[Word, ...]) -> tuple[Word, ...] | None:
+    """What follows `forget` or `delete the memory`; None without such words."""
+    if said and said[0].text == "forget":
+        return said[1:]
+    if len(said) > 1 and said[0].text in _DELETERS and said[1].text in _RECORDS and said[1].article == "the":
+        return said[2:]
     return None
 
 
-def _turned(pair: frozenset[str], asked: Said, text: Said) -> bool:
-    """True when each of the two holds one word of the pair, and not the same."""
-    return len(pair & asked.every) == 1 and len(pair & text.every) == 1 and pair & asked.every != pair & text.every
+def _after_join(said: tuple[Word, ...]) -> tuple[Word, ...]:
+    if len(said) > 1 and said[0].text in _RECORDS and said[0].article == "the" and said[1].text == "that":
+        return said[2:]
+    return said[1:] if said and said[0].text in {"that", "about", ":", ","} else said
 
 
-def rivals(candidates: Sequence[Said]) -> frozenset[int]:
-    """Places of those that name others than their neighbours do: the words asked with do not say which is meant."""
-    torn: set[int] = set()
-    for (one, first), (other, second) in combinations(enumerate(candidates), 2):
-        if set(first.order) - second.every and set(second.order) - first.every:
-            torn |= {one, other}
-    return frozenset(torn)
+def _agree(one: Word, other: Word) -> bool:
+    """True when two words in the same place of two English texts are one and the same."""
+    if one.article != other.article and (
+        {one.article, other.article} == {"a", ""} or one.text in _MEASURED or other.text in _MEASURED
+    ):
+        return False
+    if one.text == other.text or _AGREEING.get(one.text, one.text) == _AGREEING.get(other.text, other.text):
+        return True
+    # A name is never another word's plural: Williams is not William.
+    return not (one.capital or other.capital) and _singular(one.text) == _singular(other.text)
+
+
+def _singular(word: str) -> str:
+    """An English word without the `s` of plurals and of verbs."""
+    if len(word) < 4 or word in _NO_ENDING or not word.endswith("s"):
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(("ches", "shes", "xes", "sses", "zzes")):
+        return word[:-2]
+    return word if word.endswith(("ss", "us", "is")) else word[:-1]

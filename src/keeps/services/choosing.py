@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 from keeps.core import erasure
 from keeps.core.access import Region
@@ -27,6 +28,11 @@ from keeps.store.rows import Record, key_of
 
 MAX_BY_WORDS: Final = 20
 """The most memories one phrase retires or purges; ids are not limited."""
+
+_AT_ONCE: Final = 4_096
+_RULE_TEXTS: Final = ("description", "summary", "label")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 _ID: Final = re.compile(r"(?:(?P<table>[a-z_]+):)?(?P<key>[a-z0-9]{20})(?P<chunk>_\d+)?")
 _TABLES: Final[Mapping[str, str]] = {
@@ -167,13 +173,10 @@ class Chooser:
     async def _by_words(self, query: str) -> list[Unit]:
         """What the words equal: texts first, then what entities and keys of that name hold, newest first."""
         own, db = self.own, self._context.db
-        texts = await store_named.by_hash(db, self._context.fold_key(query), own)
-        folded = fold(query)
-        texts += [
-            row
-            for row in await store_named.instructions(db, own)
-            if folded in (fold(row["description"]), fold(row["summary"]), fold(row["label"]))
-        ]
+        texts = await store_named.by_hash(db, await _off_the_loop(len(query), self._context.fold_key, query), own)
+        rules = await store_named.instructions(db, own)
+        size = len(query) + sum(len(row[name]) for row in rules for name in _RULE_TEXTS)
+        texts += await _off_the_loop(size, _equal_rules, query, rules)
         units = (await self._by_ids([query]))[0] if _ID.fullmatch(query.strip()) else []
         units += await self._whole(texts)
         units += (referred := await self._by_reference(query, own))
@@ -270,6 +273,17 @@ class Chooser:
         if self._gone is Gone.PURGE:
             return list(rows)
         return [row for row in rows if row.get("forgotten_at") is None and row.get("status") != "rejected"]
+
+
+async def _off_the_loop(size: int, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """What `work` gives, made in a thread when it reads more than `_AT_ONCE` characters."""
+    return work(*args, **kwargs) if size <= _AT_ONCE else await asyncio.to_thread(work, *args, **kwargs)
+
+
+def _equal_rules(query: str, rules: Sequence[Record]) -> list[Record]:
+    """The instructions that one of its texts makes equal to the words."""
+    folded = fold(query)
+    return [row for row in rules if any(fold(row[name]) == folded for name in _RULE_TEXTS)]
 
 
 def _units(rows: Iterable[Record]) -> list[Unit]:

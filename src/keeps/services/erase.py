@@ -11,7 +11,7 @@ from typing import Final
 from keeps.core.access import Caller, Verb
 from keeps.core.entities import EntityRef
 from keeps.core.erasure import Fate, Gone, Order, Presence
-from keeps.core.errors import Forbidden, Invalid, NotFound, StaleHead
+from keeps.core.errors import Forbidden, Invalid, NotFound, StaleHead, TooLarge
 from keeps.core.scopes import Lens, Pattern, parse_path
 from keeps.finder.base import FinderLost, Name
 from keeps.services import choosing, index
@@ -27,6 +27,8 @@ from keeps.store import sessions as store_sessions
 from keeps.store import tombstones
 from keeps.store.erasing import Plan
 from keeps.store.rows import Record, stored_ref
+
+MAX_PHRASE_BYTES: Final = 64 * 1024
 
 NEAR_MISSES: Final = 20
 
@@ -105,11 +107,16 @@ async def forget(rt: Runtime, context: Context, caller: Caller, request: Forget)
 
     Raises:
         Invalid: neither words nor ids.
+        TooLarge: the words take more than `MAX_PHRASE_BYTES`.
         Forbidden: memory:forget is held nowhere.
         Unavailable: nothing was erased.
     """
     if not (request.query or "").strip() and not request.ids:
         raise Invalid("query is required, or ids: say what to forget")
+    if request.query is not None and (size := len(request.query.encode("utf-8", "surrogatepass"))) > MAX_PHRASE_BYTES:
+        raise TooLarge(
+            f"query of {size} bytes, at most {MAX_PHRASE_BYTES} are accepted: name longer texts by their ids"
+        )
     region = caller.region(Verb.MEMORY_FORGET)
     if not region:
         raise Forbidden("this key may not forget anything: it needs memory:forget over some scope")

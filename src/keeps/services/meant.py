@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from keeps.core.meant import Said, differs, rivals
+from keeps.core.meant import MAX_CHARS, Said, asked_by, same, torn
 from keeps.core.sessions import is_short
-from keeps.finder.base import FinderLost, Near
-from keeps.finder.local import stemmer
-from keeps.services import index, vectors
+from keeps.finder.base import FinderLost
+from keeps.services import vectors
 from keeps.services.runtime import Context
+from keeps.store import facts as store_facts
 from keeps.store import sessions as store_sessions
 
 NEAR_ENOUGH: Final = 0.8
@@ -25,6 +26,8 @@ _LOOKED_AT: Final = 64
 
 _DEADLINE_S: Final = 1.0
 _CATCH_UP_S: Final = 1.0
+_AT_ONCE: Final = 4_096
+"""Characters compared on the event loop; more are compared in a thread."""
 """How long the words may take to be embedded, and rows that lack a vector before, seconds."""
 
 
@@ -41,21 +44,21 @@ class Meant:
 async def meant_by(context: Context, words: str, scope_sets: Collection[str]) -> Meant:
     """What `words` can mean in scope sets; nothing where there are no vectors. Never raises for what they are made by.
 
-    A row is meant when it comes near enough, holds every name and number that was said, and differs in nothing else
-    that tells two things apart. Rows that do so with different names or numbers, which were not said, are all left:
-    nobody said which. A text of several passages is never meant as a whole.
+    A row is meant when it comes near enough and says the same, word by word. Words of more than `MAX_CHARS` characters,
+    and a text of several passages, are never meant as a whole.
     """
+    if len(words) > MAX_CHARS:
+        return Meant()
     whole = await vectors.fill(context, scope_sets, budget_s=_CATCH_UP_S)
     question = await vectors.meaning_of(context, words, _DEADLINE_S)
     if question is None:
         return Meant(late=not whole or vectors.why_not(context) is not None)
     try:
         found = await context.finder.near(*question, scope_sets, limit=_LOOKED_AT)
-        known = [name.name for name in await context.finder.names_in(words, scope_sets)]
     except FinderLost:
         return Meant(late=True)
-    enough = [near for near in found if near.cosine >= NEAR_ENOUGH]
-    refs = await _possible(context, words, enough, known) if enough else ()
+    enough = [near.ref for near in found if near.cosine >= NEAR_ENOUGH]
+    refs = await _possible(context, words, enough) if enough else ()
     return Meant(
         refs=refs,
         near=tuple((near.ref, near.cosine) for near in found if near.cosine >= WORTH_TELLING),
@@ -63,21 +66,50 @@ async def meant_by(context: Context, words: str, scope_sets: Collection[str]) ->
     )
 
 
-async def _possible(context: Context, words: str, found: list[Near], known: Collection[str]) -> tuple[str, ...]:
-    """Of what comes near enough, what the words can mean."""
-    texts = await index.read_meanings(context.indexed, [near.ref for near in found])
-    turns = [near.ref.removeprefix("turn:") for near in found if near.ref.startswith("turn:")]
-    said_in = await store_sessions.turns_by_id(context.db, context.sets, turns, context.sets.everything())
-    long = {f"turn:{turn.id}" for turn in said_in.values() if not is_short(turn)}
-    stem = stemmer()
-    asked = Said.of(words, stem, known)
-    possible: list[tuple[str, Said]] = []
-    for near in found:
-        text = texts.get(near.unit)
-        if text is None or near.ref in long:
-            continue
-        said = Said.of(text, stem, known)
-        if differs(asked, said) is None:
-            possible.append((near.ref, said))
-    torn = rivals([said for _, said in possible])
-    return tuple(ref for place, (ref, _) in enumerate(possible) if place not in torn)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """What a row says, and in whose voice: who `I` is in it."""
+
+    ref: str
+    text: str
+    speaker: str | None
+    scope_set: str
+
+
+async def _possible(context: Context, words: str, refs: Sequence[str]) -> tuple[str, ...]:
+    """Of rows that come near enough, those that say what the words say, in their order."""
+    rows = await _rows(context, refs)
+    if sum(len(row.text) for row in rows) + len(words) <= _AT_ONCE:
+        return _saying(words, rows)
+    return await asyncio.to_thread(_saying, words, rows)
+
+
+async def _rows(context: Context, refs: Sequence[str]) -> list[_Row]:
+    everywhere = context.sets.everything()
+    turns = [ref.removeprefix("turn:") for ref in refs if ref.startswith("turn:")]
+    facts = [ref for ref in refs if not ref.startswith("turn:")]
+    found = {
+        f"turn:{turn.id}": _Row(
+            ref=f"turn:{turn.id}", text=turn.content, speaker=turn.speaker or turn.role, scope_set=turn.scope.id
+        )
+        for turn in (await store_sessions.turns_by_id(context.db, context.sets, turns, everywhere)).values()
+        if turn.active and is_short(turn)
+    }
+    for ref, fact in (await store_facts.by_refs(context.db, context.sets, facts, everywhere)).items():
+        if fact.clocks.forgotten_at is None:
+            found[ref] = _Row(ref=ref, text=fact.summary, speaker=None, scope_set=fact.scope.id)
+    return [found[ref] for ref in refs if ref in found and len(found[ref].text) <= MAX_CHARS]
+
+
+def _saying(words: str, rows: Sequence[_Row]) -> tuple[str, ...]:
+    """The rows that say what the words say; none when what `I` is in them differs, since nobody said who is meant."""
+    asked = asked_by(words)
+    said = [(row, Said.of(row.text)) for row in rows]
+    alike = [
+        (row, text)
+        for row, text in said
+        if same(asked, text) or (row.speaker is not None and same(asked, Said.of(f"{row.speaker}: {row.text}")))
+    ]
+    if torn([(text, (row.speaker, row.scope_set)) for row, text in alike]):
+        return ()
+    return tuple(row.ref for row, _ in alike)
