@@ -1,9 +1,15 @@
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from keeps.core import ranking
 from keeps.finder.base import Entry
-from keeps.finder.local import LocalFinder
-from tests.finder.making import stream, turn
+from keeps.finder.columns import Row, Wanted
+from keeps.finder.indexfile import IndexFile
+from keeps.finder.local import LocalFinder, stemmer
+from keeps.finder.text import MOST_TERMS, GivenUp, Postings, TextIndex
+from tests.finder.making import SMALL, asked, drawn, stored, stream, turn
 
 
 async def refs(finder: LocalFinder, query: str, *scope_sets: str, **how: object) -> list[str]:
@@ -267,3 +273,74 @@ async def test_what_nobody_is_named_to_have_said_stands_beside_what_somebody_sai
     ]
     await finder.rebuild("c", stream(*said, *(turn(n, f"Oren: nothing {n}") for n in range(4, 9))), 1)
     assert [hit.ref for hit in await finder.find("Where did Mara move?", ["s1"])] == ["turn:1", "turn:2", "turn:3"]
+
+
+def one_of_many(number: int, text: str, **more: object) -> Entry:
+    return replace(turn(number, text, at=number), voice="mara", **more)  # type: ignore[arg-type]
+
+
+async def test_what_says_the_same_leaves_room_for_others(finder: LocalFinder) -> None:
+    copies = [
+        one_of_many(number, "A heron on the quay." if number % 2 else "a heron, on the quay") for number in range(600)
+    ]
+    others = [one_of_many(1000 + number, f"heron {number} seen far from here") for number in range(20)]
+    await finder.apply(1, put=[*copies, *others])
+    found = await finder.find("heron on the quay", {"s1"}, limit=23, copies=3)
+    assert [one.ref for one in found[:3]] == ["turn:599", "turn:598", "turn:597"]
+    assert {one.ref for one in found[3:]} == {entry.ref for entry in others}
+    assert len(await finder.find("heron on the quay", {"s1"}, limit=50)) == 50
+
+
+@pytest.mark.parametrize("newer", [{"scope_set": "s2"}, {"live": False}, {"labels": frozenset()}, {"voice": "tove"}])
+async def test_a_copy_that_may_not_be_found_hides_none(finder: LocalFinder, newer: dict[str, object]) -> None:
+    mine = one_of_many(1, "a heron on the quay", labels=frozenset({"bird"}))
+    await finder.apply(
+        1, put=[mine, *(replace(mine, ref=f"turn:{n}", unit=f"turn:{n}", at=n, **newer) for n in range(2, 9))]
+    )
+    found = await finder.find("heron", {"s1"}, labels=frozenset({"bird"}), copies=1)
+    assert "turn:1" in [one.ref for one in found]
+
+
+async def test_copies_leave_room_in_meaning_too(finder: LocalFinder) -> None:
+    entries = [one_of_many(number, "same", meaning="same") for number in range(300)]
+    entries += [one_of_many(1000 + number, f"other {number}", meaning=f"other {number}") for number in range(5)]
+    await finder.apply(1, put=entries)
+    await finder.begin_space(SMALL)
+    await finder.put_vectors(SMALL, {e.unit: stored(drawn(1 if e.text == "same" else e.at)) for e in entries})
+    found = await finder.near(SMALL, asked(drawn(1)), {"s1"}, limit=8, copies=3)
+    assert [one.ref for one in found[:3]] == ["turn:299", "turn:298", "turn:297"]
+    assert {one.ref for one in found[3:]} == {f"turn:{1000 + number}" for number in range(5)}
+
+
+def test_terms_that_stand_nowhere_cost_one_look_up_each(tmp_path: Path) -> None:
+    file = IndexFile.create(tmp_path / "file", "c", stemmer())
+    file.apply(1, [replace(turn(n, f"place {n} in town"), scope_set=f"s{n}") for n in range(60)])
+    statements: list[str] = []
+    file._db.set_trace_callback(statements.append)  # pyright: ignore[reportPrivateUsage]
+    question = " ".join(f"rare{chr(97 + n // 26 % 26)}{chr(97 + n % 26)}{'x' * (n // 676)}" for n in range(1024))
+    assert file.find(question, [f"s{n}" for n in range(60)], ("passage",), frozenset(), True, 10) == []
+    looked_up = [one for one in statements if one.startswith("SELECT")]
+    file.close()
+    assert len(looked_up) == MOST_TERMS
+
+
+def test_a_search_that_nobody_waits_for_ends(tmp_path: Path) -> None:
+    looked: list[str] = []
+
+    def read(word: str, _: object) -> dict[int, Postings]:
+        looked.append(word)
+        return {}
+
+    index = TextIndex(read)
+    index.columns.add(Row(0, 1, 0, 0, True, 1, 0, frozenset(), 0, 0))
+    wanted = Wanted(
+        scope_sets={1},
+        kinds=frozenset({0}),
+        labels=frozenset(),
+        live_only=True,
+        limit=9,
+        given_up=lambda: len(looked) > 2,
+    )
+    with pytest.raises(GivenUp):
+        index.search([f"word{n}" for n in range(100)], wanted)
+    assert len(looked) == 3

@@ -36,6 +36,7 @@ class Entry:
     at: int = 0  # when it became known, microseconds since 1970: of equal answers the newest comes first
     meaning: str | None = None  # what its vector is made of; None: it has no vector
     assistant: bool = False  # True: said by an assistant, not by a person
+    voice: str = ""  # who said it, or what it is about: in another mouth the same words say something else
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +118,11 @@ class Finder(Protocol):
         labels: frozenset[str] = frozenset(),
         live_only: bool = True,
         limit: int = 256,
+        copies: int = 0,
     ) -> list[Found]:
         """The best `limit` rows in `scope_sets` that hold words of `query` and all `labels`, best first.
+
+        Of those that say the same `copies` at most, unless that is 0.
 
         Of equal ones the newest comes first, then their keys decide: an index built anew answers in the same order.
         Nothing outside `scope_sets` changes what is found, its order or its scores.
@@ -159,7 +163,7 @@ class Finder(Protocol):
         """
         ...
 
-    async def near(
+    async def near(  # noqa: PLR0913 the same as `find`, and what is near to what
         self,
         space: Space,
         question: bytes,
@@ -170,9 +174,12 @@ class Finder(Protocol):
         live_only: bool = True,
         limit: int = 256,
         also: Collection[str] = (),
+        copies: int = 0,
     ) -> list[Near]:
         """The `limit` rows in `scope_sets` nearest to `question`, nearest first, then those of the refs `also`
         that are not among them, as far as they have vectors and may be found.
+
+        Of the nearest that say the same `copies` at most, unless that is 0.
 
         `question`: little-endian 32-bit floats of length 1. Of equal ones the newest comes first, then their keys
         decide. Nothing outside `scope_sets` changes what is found. A space that is not there finds nothing.

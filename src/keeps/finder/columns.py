@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
@@ -48,17 +48,24 @@ class Row(NamedTuple):
     meant: bool = False  # it should have a vector
     asks: bool = False  # a question is asked in it
     named: bool = False  # the name of who said it stands in front
+    copy: int = 0  # equal for entries that say the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which rows may be found, and how many."""
+    """Which rows may be found, and how many. `copies`: how many that say the same, 0 for any number;
+    `terms`: how many the question has.
+
+    `given_up` turns true when nobody waits for the answer any more."""
 
     scope_sets: Collection[int]
     kinds: frozenset[int]
     labels: frozenset[str]
     live_only: bool
     limit: int
+    copies: int = 0
+    terms: int = 1
+    given_up: Callable[[], bool] = bool  # `bool()` is False
 
 
 class Columns:
@@ -75,6 +82,7 @@ class Columns:
         self.assistant: Flags = np.zeros(0, np.bool_)
         self.asks: Flags = np.zeros(0, np.bool_)
         self.named: Flags = np.zeros(0, np.bool_)
+        self.copy: Longs = np.zeros(0, np.int64)
         self.meant: Flags = np.zeros(0, np.bool_)
         self.hurdle: Floats = np.zeros(0, np.float64)  # what occurrences are set against: rises with length
         self.label_sets: list[frozenset[str]] = [frozenset()]
@@ -98,6 +106,7 @@ class Columns:
         self.assistant[at] = row.assistant
         self.asks[at] = row.asks
         self.named[at] = row.named
+        self.copy[at] = row.copy
         self.meant[at] = row.meant
         self.wanting += row.meant
         self.hurdle[at] = ranking.hurdle(ranking.occurrences(row.words, row.before))
@@ -128,6 +137,18 @@ class Columns:
             labelled = np.array([wanted.labels <= have for have in self.label_sets], np.bool_)
             keep &= labelled[self.label_set[: self.size]]
         return keep
+
+    def leading(self, rows: Ints, limit: int, copies: int) -> list[int]:
+        """Places in `rows`, best first, of the best of each group: `limit` at most, and of those that say the same
+        `copies` at most, unless that is 0."""
+        places = np.sort(np.unique(self.group[rows], return_index=True)[1])
+        if copies and len(places) > copies:
+            said = self.copy[rows[places]]
+            order = np.argsort(said, kind="stable")
+            begins = np.flatnonzero(np.concatenate([[True], np.diff(said[order]) != 0]))
+            turn = np.arange(len(order)) - np.repeat(begins, np.diff(begins, append=len(order)))
+            places = places[np.sort(order[turn < copies])]
+        return places[:limit].tolist()
 
     def within(self, scope_sets: Collection[int]) -> Flags:
         """Of each row, whether it lies in one of `scope_sets`."""
@@ -162,6 +183,7 @@ class Columns:
             self.assistant = grown(self.assistant, room)
             self.asks = grown(self.asks, room)
             self.named = grown(self.named, room)
+            self.copy = grown(self.copy, room)
             self.meant = grown(self.meant, room)
             self.hurdle = grown(self.hurdle, room)
             self._scope_set = grown(self._scope_set, room)

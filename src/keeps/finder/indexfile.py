@@ -6,8 +6,9 @@ import hashlib
 import json
 import sqlite3
 import unicodedata
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 
 from keeps.core import words
+from keeps.core.duplicates import Said
 from keeps.core.spaces import Coverage, Space
 from keeps.finder import names, tokens, vectortable
 from keeps.finder.base import Entry, Found, Kind, Name, Near, Stored
@@ -23,7 +25,7 @@ from keeps.finder.columns import Row, Wanted, tie_of
 from keeps.finder.text import Hit, TextIndex
 from keeps.finder.vectortable import VectorTable
 
-FORMAT: Final = f"6/{unicodedata.unidata_version}/{version('snowballstemmer')}"
+FORMAT: Final = f"7/{unicodedata.unidata_version}/{version('snowballstemmer')}"
 """Of the file, and of what decides how words are cut. Another one means: build anew."""
 
 _KINDS: Final[dict[Kind, int]] = {"passage": 0, "fact": 1}
@@ -37,7 +39,7 @@ _SCHEMA: Final = """
         scope_set INTEGER NOT NULL, kind INTEGER NOT NULL, live INTEGER NOT NULL, labels TEXT, window_of TEXT,
         words INTEGER NOT NULL, before INTEGER NOT NULL, at INTEGER NOT NULL, tie INTEGER NOT NULL,
         assistant INTEGER NOT NULL, asks INTEGER NOT NULL, named INTEGER NOT NULL,
-        meaning INTEGER, terms TEXT NOT NULL
+        meaning INTEGER, copy INTEGER NOT NULL, terms TEXT NOT NULL
     );
     CREATE INDEX entry_ref ON entry(ref);
     CREATE INDEX entry_window ON entry(window_of) WHERE window_of IS NOT NULL;
@@ -46,10 +48,10 @@ _SCHEMA: Final = """
         PRIMARY KEY(key, scope_set, entity, name)
     ) WITHOUT ROWID;
 """
-_PUT: Final = "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT: Final = "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _LOAD: Final = """
     SELECT row, scope_set, first, kind, live, words, before, labels, at, tie, assistant, meaning IS NOT NULL,
-        asks, named
+        asks, named, copy
     FROM entry
 """
 
@@ -225,7 +227,7 @@ class IndexFile:
         named = self._named(rows)
         return [named[row][:2] for row in rows]
 
-    def near(
+    def near(  # noqa: PLR0913 the same as `find`, and what is near to what
         self,
         space: Space,
         question: bytes,
@@ -235,9 +237,10 @@ class IndexFile:
         live_only: bool,
         limit: int,
         also: Collection[str],
+        copies: int = 0,
     ) -> list[Near]:
         """The rows nearest to `question`, nearest first, then those of `also`."""
-        wanted = self._wanted(scope_sets, kinds, labels, live_only, limit)
+        wanted = self._wanted(scope_sets, kinds, labels, live_only, limit, copies)
         if space not in self.vectors.numbers or not wanted.scope_sets or not wanted.kinds:
             return []
         rows: list[int] = []
@@ -268,9 +271,11 @@ class IndexFile:
         labels: frozenset[str],
         live_only: bool,
         limit: int,
+        copies: int = 0,
+        given_up: Callable[[], bool] = bool,
     ) -> list[Found]:
-        """The best rows for `query`, best first."""
-        wanted = self._wanted(scope_sets, kinds, labels, live_only, limit)
+        """The best rows for `query`, best first. Raises: GivenUp."""
+        wanted = replace(self._wanted(scope_sets, kinds, labels, live_only, limit, copies), given_up=given_up)
         if not wanted.scope_sets or not wanted.kinds or limit <= 0:
             return []
         return self._described(self.index.search(words.question(query, self._stem), wanted))
@@ -324,6 +329,7 @@ class IndexFile:
         labels: frozenset[str],
         live_only: bool,
         limit: int,
+        copies: int,
     ) -> Wanted:
         return Wanted(
             scope_sets=self._numbers(scope_sets),
@@ -331,6 +337,7 @@ class IndexFile:
             labels=labels,
             live_only=live_only,
             limit=limit,
+            copies=copies,
         )
 
     def _put(self, entries: Sequence[Entry], bags: Sequence[tuple[Counts, int, int]]) -> list[Row]:
@@ -353,6 +360,7 @@ class IndexFile:
             meant = meaning is not None
             asks = entry.kind == "passage" and words.asks(entry.text)
             named = any(term.startswith(words.SAID) for term in counts)
+            copy = _copy_of(entry)
             stored.append(
                 (
                     *(number, entry.unit, entry.ref, first, scope_set, kind, int(entry.live), labels),
@@ -366,13 +374,14 @@ class IndexFile:
                         int(asks),
                         int(named),
                         meaning,
+                        copy,
                         terms,
                     ),
                 )
             )
             bodies.append((number, tokens.body(terms, scope_set)))
             row = Row(number, scope_set, first, kind, entry.live, own, before, entry.labels, entry.at, tie)
-            rows.append(row._replace(assistant=entry.assistant, meant=meant, asks=asks, named=named))
+            rows.append(row._replace(assistant=entry.assistant, meant=meant, asks=asks, named=named, copy=copy))
         self._db.executemany(_PUT, stored)
         self._db.executemany("INSERT INTO word(rowid, terms) VALUES (?, ?)", bodies)
         return rows
@@ -468,6 +477,12 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _digest(meaning: str) -> int:
     """A number that tells whether an entry still means the same. It goes with its row."""
     return int.from_bytes(hashlib.blake2b(meaning.encode(), digest_size=8).digest(), signed=True)
+
+
+def _copy_of(entry: Entry) -> int:
+    """A number that is equal for entries that say the same, by the words alone. It goes with its row."""
+    said = Said(entry.meaning or entry.text, voice=entry.voice)
+    return _digest(json.dumps([entry.kind, said.voice, said.folded]))
 
 
 def _moved(dropped: Sequence[_Dropped], entries: Sequence[Entry], rows: Sequence[Row]) -> dict[int, int]:

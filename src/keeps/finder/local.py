@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+import threading
 from collections.abc import AsyncIterable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -101,9 +102,19 @@ class LocalFinder:
         labels: frozenset[str] = frozenset(),
         live_only: bool = True,
         limit: int = 256,
+        copies: int = 0,
     ) -> list[Found]:
-        """The best `limit` rows in `scope_sets`, best first; nothing outside of them has any influence."""
-        return await self._use(IndexFile.find, query, scope_sets, kinds, labels, live_only, limit)
+        """The best `limit` rows in `scope_sets`, best first; nothing outside of them has any influence.
+
+        Of those that say the same `copies` at most, unless that is 0. A caller that stops waiting frees the thread.
+        """
+        given_up = threading.Event()
+        try:
+            return await self._use(
+                IndexFile.find, query, scope_sets, kinds, labels, live_only, limit, copies, given_up.is_set
+            )
+        finally:
+            given_up.set()
 
     async def spaces(self) -> list[Coverage]:
         """The spaces the index holds vectors of, oldest first."""
@@ -137,7 +148,7 @@ class LocalFinder:
         """(ref, unit) of entries that should have a vector of `space` and have none, scope sets by turns."""
         return await self._use(IndexFile.lacking, space, scope_sets, limit)
 
-    async def near(
+    async def near(  # noqa: PLR0913 the same as `find`, and what is near to what
         self,
         space: Space,
         question: bytes,
@@ -148,6 +159,7 @@ class LocalFinder:
         live_only: bool = True,
         limit: int = 256,
         also: Collection[str] = (),
+        copies: int = 0,
     ) -> list[Near]:
         """The rows in `scope_sets` nearest to `question`, nearest first, then those of `also`.
 
@@ -156,7 +168,9 @@ class LocalFinder:
         """
         if len(question) != space.dims * vectortable.SINGLE.itemsize:
             raise ValueError(f"not a question of {space.dims} numbers")
-        return await self._use(IndexFile.near, space, question, scope_sets, kinds, labels, live_only, limit, also)
+        return await self._use(
+            IndexFile.near, space, question, scope_sets, kinds, labels, live_only, limit, also, copies
+        )
 
     async def names_in(self, query: str, scope_sets: Collection[str]) -> list[Name]:
         """Names of entities that `query` mentions, from left to right."""

@@ -12,6 +12,7 @@ MAX_NAME_WORDS: Final = 6
 _MAX_QUESTION_WORDS: Final = 256
 _MAX_QUESTION_CHARS: Final = 8192
 _MAX_UNSPACED_CHARS: Final = 12
+_MAX_KEYS: Final = 8192
 _MAX_SYMBOL_CHARS: Final = 32
 
 
@@ -34,7 +35,7 @@ def keys(question: str) -> list[str]:
                 for end in range(at + 2, min(at + _MAX_UNSPACED_CHARS, len(run)) + 1):
                     found[run[at:end]] = None
     found.update(dict.fromkeys(_symbols(question)))
-    return list(found)
+    return list(found)[:_MAX_KEYS]
 
 
 def mentioned(question: str, known: Mapping[str, Sequence[Name]]) -> list[Name]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -20,8 +20,18 @@ from keeps.finder.columns import CLOSED, LIVE, Bytes, Columns, Floats, Ints, Row
 CACHE_POSTINGS: Final = 8_000_000
 """Occurrences kept in memory, about 6 bytes each, before the terms longest unused are let go."""
 
+MOST_TERMS: Final = 256
+"""Terms of a question that are looked up at all, the first; of these the rarest are searched for."""
+
+MOST_LOOK_UPS: Final = 8_192
+"""Above so many pairs of a term and a scope set one scan a term costs less than a look-up a pair."""
+
 _FEW_SETS: Final = 64
 _SHARE_OF_SETS: Final = 8
+
+
+class GivenUp(Exception):
+    """Nobody waits for the answer any more."""
 
 
 class Hit(NamedTuple):
@@ -113,13 +123,15 @@ class TextIndex:
         texts = self.columns.total(wanted.scope_sets, live_only=wanted.live_only)
         if texts == 0 or not question:
             return []
+        question = question[:MOST_TERMS]
+        wanted = replace(wanted, terms=len(question))
         lists = [(word, self._postings(word, wanted)) for word in question]
         lists.sort(key=lambda item: (int(np.count_nonzero(item[1].own)), item[0]))
         lists = lists[: ranking.MAX_QUESTION_TERMS]
         said = [self._said(word, postings, wanted) for word, postings in lists if len(postings.rows)]
         rank, share, rows = self._sums([postings for _, postings in lists], said, texts)
         keep = self._allowed(rows, wanted)
-        return self._best(rows[keep], rank[keep], share[keep], wanted.limit)
+        return self._best(rows[keep], rank[keep], share[keep], wanted)
 
     def _sums(self, lists: Sequence[Postings], said: Sequence[Ints], texts: int) -> tuple[Floats, Floats, Ints]:
         """Rank and share of every row that holds one of the terms, and the rows, in order of number.
@@ -167,9 +179,9 @@ class TextIndex:
             keep &= np.isin(self.columns.label_set[rows], fitting)
         return keep
 
-    def _best(self, rows: Ints, rank: Floats, share: Floats, limit: int) -> list[Hit]:
+    def _best(self, rows: Ints, rank: Floats, share: Floats, wanted: Wanted) -> list[Hit]:
         """The first `limit` groups by rank, then share, then the newest, then by what only the entry's key decides."""
-        room = limit * 2
+        room = wanted.limit * 2
         while True:
             if len(rows) > room:
                 floor = np.partition(rank, len(rank) - room)[len(rank) - room]
@@ -178,21 +190,16 @@ class TextIndex:
                 some = np.arange(len(rows))
             tie, at = self.columns.tie[rows[some]], self.columns.at[rows[some]]
             order = some[np.lexsort((tie, -at, -share[some], -rank[some]))]
-            hits: list[Hit] = []
-            seen: set[int] = set()
-            for place, group in zip(order.tolist(), self.columns.group[rows[order]].tolist(), strict=True):
-                if group not in seen:
-                    seen.add(group)
-                    hits.append(Hit(int(rows[place]), float(rank[place]), float(share[place])))
-                    if len(hits) == limit:
-                        return hits
-            if len(some) == len(rows):
-                return hits
+            leading = order[self.columns.leading(rows[order], wanted.limit, wanted.copies)].tolist()
+            if len(leading) == wanted.limit or len(some) == len(rows):
+                return [Hit(int(rows[place]), float(rank[place]), float(share[place])) for place in leading]
             room *= 4
 
     def _postings(self, word: str, wanted: Wanted) -> Postings:
-        """The rows of the wanted scope sets that hold `word` and are there to be found."""
-        term = self._fetched(word, wanted.scope_sets)
+        """The rows of the wanted scope sets that hold `word` and are there to be found. Raises: GivenUp."""
+        if wanted.given_up():
+            raise GivenUp
+        term = self._fetched(word, wanted.scope_sets, wanted.terms)
         parts = [
             part.settle()
             for number in sorted(wanted.scope_sets)
@@ -209,8 +216,8 @@ class TextIndex:
             rows, own, before = rows[there], own[there], before[there]
         return Postings(rows, own, before)
 
-    def _fetched(self, word: str, scope_sets: Collection[int]) -> _Term:
-        """The term with the postings of `scope_sets` in memory."""
+    def _fetched(self, word: str, scope_sets: Collection[int], terms: int) -> _Term:
+        """The term with the postings of `scope_sets` in memory. `terms`: how many are looked up in all."""
         term = self._terms.get(word)
         if term is None:
             term = self._terms[word] = _Term()
@@ -223,7 +230,9 @@ class TextIndex:
             return term
         # Each scope set costs a look-up. When a good part of all sets is asked for, one scan costs less;
         # a narrow reader never pays for the rows of others.
-        whole = len(missing) > _FEW_SETS and len(missing) * _SHARE_OF_SETS > self.columns.scope_sets
+        whole = len(missing) > _FEW_SETS and (
+            len(missing) * _SHARE_OF_SETS > self.columns.scope_sets or len(missing) * terms > MOST_LOOK_UPS
+        )
         read = self._read(word, None if whole else missing)
         if whole:
             self._held -= term.size

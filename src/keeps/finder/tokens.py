@@ -32,6 +32,7 @@ _COUNT_MARK: Final = "\ue001"
 _AFTER_COUNT_MARK: Final = "\ue002"
 _FEW_SETS: Final = 4
 
+_ANY: Final = "SELECT 1 FROM term WHERE term >= ? AND term < ? LIMIT 1"
 _INSTANCES: Final = "SELECT term, doc FROM instance WHERE term >= ? AND term < ?"
 _TOKENS: Final = "SELECT term FROM term WHERE term >= ? AND term < ?"
 _ROWS: Final = "SELECT rowid FROM word WHERE word MATCH ?"
@@ -52,6 +53,8 @@ def read(db: sqlite3.Connection, term: str, scope_sets: Collection[int] | None) 
     if scope_sets is None:
         return _grouped(db.execute(_INSTANCES, (term + _SET_MARK, term + _COUNT_MARK)))
     found: dict[int, Postings] = {}
+    if len(scope_sets) > 1 and not db.execute(_ANY, (term + _SET_MARK, term + _COUNT_MARK)).fetchall():
+        return found
     for number in scope_sets:
         token = f"{term}{_SET_MARK}{_base36(number)}"
         bounds = token + _COUNT_MARK, token + _AFTER_COUNT_MARK

@@ -96,15 +96,24 @@ class Matrix:
         self._reserve_rows(size)
         return self._place[:size] > 0
 
-    def nearest(self, question: Singles, rows: Ints, columns: Columns, limit: int) -> list[Neighbour]:
-        """The `limit` of `rows`, which all have vectors, that are nearest, and only the nearest of each group.
+    def nearest(self, question: Singles, rows: Ints, columns: Columns, limit: int, copies: int = 0) -> list[Neighbour]:
+        """The `limit` of `rows`, which all have vectors, that are nearest, and only the nearest of each group; of
+        those that say the same `copies` at most, unless that is 0.
 
         Nearest first; of equal ones the newest, then by what only the entry's key decides.
         """
         if not len(rows) or limit <= 0:
             return []
-        if len(rows) > EXACT_ROWS:
-            rows = rows[self._agreeing(question, rows, max(CANDIDATES, 4 * limit))]
+        count = max(CANDIDATES, 4 * limit)
+        while len(rows) > EXACT_ROWS:
+            some = rows[self._agreeing(question, rows, count)]
+            found = self._nearest(question, some, columns, limit, copies)
+            if len(found) == limit or len(some) == len(rows):
+                return found
+            count *= 8  # most of those were units of one row, or say the same
+        return self._nearest(question, rows, columns, limit, copies)
+
+    def _nearest(self, question: Singles, rows: Ints, columns: Columns, limit: int, copies: int) -> list[Neighbour]:
         rough = self._rough(question, rows)
         room = limit * 2
         while True:
@@ -117,18 +126,12 @@ class Matrix:
             order = np.lexsort((columns.tie[some], -columns.at[some], -exact))
             if len(some) < len(rows):
                 order = order[:room]  # behind these, one that was left out might come first
-            found: list[Neighbour] = []
-            seen: set[int] = set()
-            ordered = some[order]
-            told = zip(ordered.tolist(), columns.group[ordered].tolist(), exact[order].tolist(), strict=True)
-            for row, group, cosine in told:
-                if group not in seen:
-                    seen.add(group)
-                    found.append(Neighbour(row, cosine))
-                    if len(found) == limit:
-                        return found
-            if len(some) == len(rows):
-                return found
+            leading = order[columns.leading(some[order], limit, copies)]
+            if len(leading) == limit or len(some) == len(rows):
+                return [
+                    Neighbour(row, cosine)
+                    for row, cosine in zip(some[leading].tolist(), exact[leading].tolist(), strict=True)
+                ]
             room *= 4
 
     def with_usual(self, found: Sequence[Neighbour], among: Ints, columns: Columns) -> list[Neighbour]:

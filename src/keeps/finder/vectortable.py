@@ -175,7 +175,7 @@ class VectorTable:
         allowed = columns.fitting(wanted)
         allowed &= matrix.holds(columns.size)
         rows = np.flatnonzero(allowed).astype(np.int32)
-        found = matrix.nearest(question, rows, columns, wanted.limit)
+        found = matrix.nearest(question, rows, columns, wanted.limit, wanted.copies)
         seen = {int(columns.group[hit.row]) for hit in found}
         more = [row for row in also if allowed[row] and int(columns.group[row]) not in seen]
         if more:

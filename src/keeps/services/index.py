@@ -64,7 +64,15 @@ def entry_of(row: Row) -> Entry:
         live=row.control.status is Status.CONFIRMED,
         at=_microseconds(row.clocks.known_at),
         meaning=row.summary,
+        voice=voice_of(row),
     )
+
+
+def voice_of(row: Row | Turn) -> str:
+    """Whose words a row holds, or what they are about."""
+    if isinstance(row, Turn):
+        return (row.speaker or str(row.role)).casefold()
+    return " ".join(map(str, store_facts.entities_of(row)))
 
 
 def entries_of(turn: Turn, chunks: Sequence[Chunk], previous: Turn | None) -> list[Entry]:
@@ -83,6 +91,7 @@ def entries_of(turn: Turn, chunks: Sequence[Chunk], previous: Turn | None) -> li
             at=_microseconds(turn.known_at),
             meaning=_meaning(turn, chunk),
             assistant=turn.role is Role.ASSISTANT,
+            voice=voice_of(turn),
         )
         for chunk in chunks
     ]

@@ -27,6 +27,10 @@ from keeps.store.rows import stored_ref
 POOL: Final = 256
 """How many candidates a leg may name."""
 
+COPIES: Final = 3
+"""How many rows that say the same a leg names, so that they leave room for others: more than one, since the record may
+withhold the first."""
+
 DEEP_FACTOR: Final = 16
 """How many times as many for a question that narrows what was found by time or subject: the record decides that, not
 the leg."""
@@ -144,6 +148,11 @@ class Search:
     def _limit(self, pool: int) -> int:
         return DEEP_FACTOR * pool if self._question.is_narrowed else pool
 
+    @property
+    def _copies(self) -> int:
+        # Of rows that say the same only one may be of the time or about the subject that is asked for.
+        return 0 if self._question.is_narrowed else self._question.copies
+
     async def _text(self, pool: int) -> Marks:
         question = self._question
         limit = self._limit(pool)
@@ -154,6 +163,7 @@ class Search:
             labels=question.labels,
             live_only=question.when.is_now,
             limit=limit,
+            copies=self._copies,
         )
         if len(found) >= limit:
             self.found.full.add("text")
@@ -179,6 +189,7 @@ class Search:
             live_only=question.when.is_now,
             limit=limit,
             also=list(self.found.marks),
+            copies=self._copies,
         )
         if len(found) >= limit + len(self.found.marks):
             self.found.full.add("vector")

@@ -30,7 +30,8 @@ async def off_loop(question: str, call: Callable[P, R], *args: P.args, **kwargs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question as the legs see it. `asked`: its words as they are searched; `sets`: what may be read."""
+    """A question as the legs see it. `asked`: its words as they are searched; `sets`: what may be read; `copies`: how
+    many rows that say the same a leg may name, 0 for any number."""
 
     text: str
     asked: frozenset[str]
@@ -41,6 +42,7 @@ class Question:
     when: When = NOW
     labels: frozenset[str] = frozenset()
     subject: EntityRef | None = None
+    copies: int = 0
 
     @property
     def kinds(self) -> frozenset[Kind]:

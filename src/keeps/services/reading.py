@@ -15,6 +15,7 @@ from keeps.core.fusion import SMALL_POOL, Fused, Signals
 from keeps.core.sessions import Chunk, Turn
 from keeps.core.traces import Weighed
 from keeps.core.validity import answers, offered
+from keeps.services import index
 from keeps.services.question import Mark, Question
 from keeps.services.runtime import Context
 from keeps.store import facts as store_facts
@@ -271,10 +272,7 @@ def _passage(one: Candidate, turn: Turn, chunks: Sequence[Chunk]) -> Hit:
 
 
 def _said(hit: Hit) -> Said:
-    row = hit.row
-    if isinstance(row, Turn):
-        return Said(hit.text, voice=(row.speaker or str(row.role)).casefold())
-    return Said(hit.text, voice=" ".join(map(str, store_facts.entities_of(row))), fact=True)
+    return Said(hit.text, voice=index.voice_of(hit.row), fact=not isinstance(hit.row, Turn))
 
 
 def _current_first(ranked: Sequence[_Read]) -> list[_Read]:

@@ -110,6 +110,7 @@ async def recall(rt: Runtime, context: Context, caller: Caller, request: Recall)
         when=request.when,
         labels=request.labels,
         subject=request.subject,
+        copies=0 if request.include_duplicates else legs.COPIES,
     )
     found = await _found(context, question, request)
     trace = _trace(question, caller, request, found, started)
