@@ -61,4 +61,8 @@ class Config(BaseSettings):
     embedder_url: str | None = Field(
         default=None, max_length=2000, description="Where the provider of the embedder is, `/v1` included."
     )
+    embedders_allowed: tuple[str, ...] = Field(
+        default=(),
+        description="Models of providers that a context may choose besides `embedder`: `openai:<model>`, exactly.",
+    )
     embedder_key: SecretStr | None = Field(default=None, description="Key of the provider of the embedder.")

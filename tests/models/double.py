@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -15,11 +16,13 @@ from keeps.models.fake import FakeEmbedder
 
 
 class Double:
-    """Answers `POST /v1/embeddings` with the vectors of the fake embedder; `status` and `body` replace the answer."""
+    """Answers `POST /v1/embeddings` with the vectors of the fake embedder; `status`, `body` and `more`, headers,
+    replace the answer."""
 
     def __init__(self, dims: int = 48) -> None:
         self.status = 200
         self.body: Any = None
+        self.more: dict[str, str] = {}
         self.headers: list[dict[str, str]] = []
         self.asked: list[dict[str, Any]] = []
         self._fake = FakeEmbedder(dims)
@@ -29,12 +32,15 @@ class Double:
             def do_POST(self) -> None:
                 size = int(self.headers["Content-Length"])
                 status, body = double.answer(self.path, json.loads(self.rfile.read(size)), self.said())
-                sent = json.dumps(body).encode()
+                sent = body if isinstance(body, bytes) else json.dumps(body).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
+                for name, value in double.more.items():
+                    self.send_header(name, value)
                 self.send_header("Content-Length", str(len(sent)))
                 self.end_headers()
-                self.wfile.write(sent)
+                with suppress(OSError):  # whoever asked may have read enough
+                    self.wfile.write(sent)
 
             def said(self) -> dict[str, str]:
                 return {name.lower(): value for name, value in self.headers.items()}

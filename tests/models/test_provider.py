@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import logging
 import socket
@@ -15,6 +16,7 @@ from pydantic import SecretStr
 from pydantic_ai.embeddings import TestEmbeddingModel
 
 from keeps.core.spaces import Space
+from keeps.models import provider
 from keeps.models.base import EmbedderLost
 from keeps.models.checked import Checked
 from keeps.models.fake import FakeEmbedder
@@ -131,6 +133,50 @@ async def test_a_wrong_answer_is_the_one_error(double: Double, embedder: Provide
     double.body = None
     assert (await checked.embed([TEXT])).shape == (1, 48)
     await embedder.close()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_texts_go_to_no_other_address(double: Double, embedder: ProviderEmbedder, status: int) -> None:
+    with Double() as elsewhere:
+        double.status, double.body, double.more = status, b"", {"Location": f"{elsewhere.url}/embeddings"}
+        with pytest.raises(EmbedderLost, match="KEEPS_EMBEDDER_URL") as lost:
+            await embedder.embed([TEXT])
+        assert str(status) in str(lost.value)
+        assert "not followed" in str(lost.value)
+        assert elsewhere.asked == []
+    await embedder.close()
+
+
+@pytest.mark.parametrize("status", [200, 500])
+async def test_no_more_is_read_than_vectors_are_large(
+    double: Double, embedder: ProviderEmbedder, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider, "_REPLY_BYTES", 100_000)
+    assert (await embedder.embed([TEXT])).shape == (1, 48)
+    double.status, double.body = status, b" " * 100_001
+    with pytest.raises(EmbedderLost, match="larger than vectors"):
+        await embedder.embed([TEXT])
+    await embedder.close()
+
+
+async def test_a_packed_answer_is_not_unpacked(double: Double, embedder: ProviderEmbedder) -> None:
+    double.body, double.more = gzip.compress(b" " * 1000), {"Content-Encoding": "gzip"}
+    with pytest.raises(EmbedderLost, match="larger than vectors"):
+        await embedder.embed([TEXT])
+    assert double.headers[0]["accept-encoding"] == "identity"
+    await embedder.close()
+
+
+@pytest.mark.parametrize(("dims", "fits"), [(4096, True), (4097, False)])
+async def test_wider_vectors_than_are_kept_are_refused_before_anything_is_kept(dims: int, fits: bool) -> None:
+    with Double(dims) as double:
+        checked = Checked(ProviderEmbedder("compatible", "wide", url=double.url))
+        if fits:
+            assert (await checked.space()).dims == 4096
+        else:
+            with pytest.raises(EmbedderLost, match="4097 numbers, at most 4096"):
+                await checked.embed([TEXT])
+        await checked.close()
 
 
 async def test_nobody_there() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,10 @@ from keeps.core.spaces import Space
 
 Vectors = NDArray[np.float32]
 """One row a text, each of length 1."""
+
+
+MOST_DIMS: Final = 4096
+"""The widest space that is kept."""
 
 
 class EmbedderLost(Exception):

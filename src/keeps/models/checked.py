@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar, cast
 import numpy as np
 
 from keeps.core.spaces import Space
-from keeps.models.base import Embedder, EmbedderLost, Vectors
+from keeps.models.base import MOST_DIMS, Embedder, EmbedderLost, Vectors
 
 R = TypeVar("R")
 
@@ -39,6 +39,8 @@ class Checked:
             space = await self._within(self._batch_timeout_s, self._embedder.space())
             if space.model != self.model or space.dims < 1:
                 raise EmbedderLost(f"{self.model} describes a space that cannot be its own")
+            if space.dims > MOST_DIMS:
+                raise EmbedderLost(f"{self.model} gives vectors of {space.dims} numbers, at most {MOST_DIMS} are kept")
             self._space = space
         return self._space
 

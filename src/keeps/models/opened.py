@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from keeps.core.errors import Invalid
-from keeps.models.base import Embedder
+from keeps.models.base import MOST_DIMS, Embedder
 from keeps.models.checked import Checked
 from keeps.models.fake import FakeEmbedder
 from keeps.models.minilm import MiniLM
@@ -18,7 +18,13 @@ from keeps.models.provider import ProviderEmbedder
 
 NAMES: Final = ("minilm", "none", "fake", "fake-<dims>", "openai:<model>", "ollama:<model>", "compatible:<model>")
 _URLS: Final = {"openai": "https://api.openai.com/v1", "ollama": "http://127.0.0.1:11434/v1"}
-_MOST_DIMS: Final = 4096
+_KINDS: Final = ("openai", "ollama", "compatible")
+
+
+def provider_of(name: str) -> str | None:
+    """The kind of the provider that `name` is a model of; None for what runs on this machine, and for no name."""
+    kind, _, model = name.partition(":")
+    return kind if kind in _KINDS and model.strip() else None
 
 
 def open_embedder(
@@ -26,7 +32,8 @@ def open_embedder(
 ) -> Embedder | None:
     """What `name`, one of `NAMES`, means, with its answers checked; None for `none`. Loads nothing yet.
 
-    `files`: where `minilm` finds its two files. `url`, `key`: for those with a server.
+    `files`: where `minilm` finds its two files. `url`, `key`: for those with a server. The `key` goes
+    to no address that was not set, but to OpenAI's own.
 
     Raises:
         Invalid: no embedder has this name, or it cannot be without a key or an address that is missing.
@@ -41,13 +48,15 @@ def _meant(name: str, files: Path | None, url: str | None, key: SecretStr | None
         return MiniLM(files)
     if name == "fake":
         return FakeEmbedder()
-    if (fake := re.fullmatch(r"fake-([1-9]\d{0,3})", name)) and int(fake[1]) <= _MOST_DIMS:
+    if (fake := re.fullmatch(r"fake-([1-9]\d{0,3})", name)) and int(fake[1]) <= MOST_DIMS:
         return FakeEmbedder(int(fake[1]))
     kind, _, model = name.partition(":")
-    if kind not in ("openai", "ollama", "compatible") or not model.strip():
+    if kind not in _KINDS or not model.strip():
         raise Invalid(f"no embedder has the name set in KEEPS_EMBEDDER: there are {', '.join(NAMES)}")
     if kind == "openai" and key is None and url is None:
         raise Invalid("an embedder of OpenAI needs a key: set KEEPS_EMBEDDER_KEY")
+    if kind == "ollama" and url is None:
+        key = None
     place = url or _URLS.get(kind)
     if place is None:
         raise Invalid("a compatible embedder needs an address: set KEEPS_EMBEDDER_URL")

@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import ipaddress
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -23,6 +23,8 @@ _TEXTS_A_REQUEST: Final = 128
 _CHARS_A_TEXT: Final = 6_000
 _CHARS_A_REQUEST: Final = 200_000
 """OpenAI refuses texts over 8,192 tokens and requests over 300,000; a character is a token at most, nearly always."""
+_REPLY_BYTES: Final = 32 * 1024 * 1024
+"""The most that is read of one answer: 128 vectors of 4,096 numbers written out take 13 MB at most."""
 _NO_KEY: Final = "none"
 """The client wants a key even for a server that asks for none."""
 
@@ -94,19 +96,32 @@ class ProviderEmbedder:
             raise EmbedderLost(f'{self.model} needs more packages: pip install "keeps[llm]"') from None
         # At its lowest level this library logs whole requests.
         logging.getLogger("openai").setLevel(logging.WARNING)
+        http = openai.DefaultAsyncHttpxClient(
+            trust_env=not _is_here(self._url),
+            follow_redirects=False,  # texts go where the operator said and nowhere else
+            headers={"Accept-Encoding": "identity"},  # packed, an answer could be a thousand times what is counted
+            event_hooks={"response": [_bound]},
+        )
         client = openai.AsyncOpenAI(
             api_key=self._key.get_secret_value() if self._key else _NO_KEY,
             base_url=self._url,
             timeout=_TIMEOUT_S,
             max_retries=1,
-            http_client=openai.DefaultAsyncHttpxClient(trust_env=not _is_here(self._url)),
+            http_client=http,
         )
         return client, embeddings.OpenAIEmbeddingModel(
             self._name, provider=providers.OpenAIProvider(openai_client=client)
         )
 
     def _why(self, error: Exception) -> str:
-        status = getattr(error, "status_code", None)
+        causes = list(_causes(error))
+        if any(isinstance(cause, _TooLarge) for cause in causes):
+            return f"{self.model} gave an answer that is larger than vectors are: check KEEPS_EMBEDDER_URL"
+        status = next((found for cause in causes if (found := getattr(cause, "status_code", None)) is not None), None)
+        if status is not None and 300 <= status < 400:
+            return (
+                f"{self.model} sends elsewhere ({status}), which is not followed: set KEEPS_EMBEDDER_URL to where it is"
+            )
         if status in (401, 403):
             return f"{self.model} refuses the key ({status}): set KEEPS_EMBEDDER_KEY"
         if status == 404:
@@ -116,6 +131,47 @@ class ProviderEmbedder:
         if status is not None:
             return f"{self.model} answered {status}: try again later"
         return f"{self.model} does not answer ({type(error).__name__}): check KEEPS_EMBEDDER_URL, or try again later"
+
+
+class _TooLarge(Exception):
+    """An answer is larger than vectors can be, or packed."""
+
+
+class _Bounded:
+    """What a server sends, as far as it may be read."""
+
+    def __init__(self, behind: Any) -> None:
+        self._behind = behind
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        read = 0
+        async for part in self._behind:
+            read += len(part)
+            if read > _REPLY_BYTES:
+                raise _TooLarge
+            yield part
+
+    async def aclose(self) -> None:
+        await self._behind.aclose()
+
+
+async def _bound(response: Any) -> None:
+    """Let no more of an answer be read than one of vectors can have."""
+    if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        raise _TooLarge
+    # Which library carries the requests depends on the version of the client; each takes only streams of its own.
+    own = next(base for base in type(response.stream).__mro__ if base.__name__ == "AsyncByteStream")
+    response.stream = type("Bounded", (_Bounded, own), {})(response.stream)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and what it was raised from, a few steps back."""
+    found: BaseException | None = error
+    for _ in range(10):
+        if found is None:
+            return
+        yield found
+        found = found.__cause__ or found.__context__
 
 
 def _sent(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from keeps.core.spaces import Space
@@ -149,6 +149,16 @@ class Embedders:
         if found is None and (embedder := self._open(name)) is not None:
             found = self._opened[name] = Watched(name, embedder)
         return found
+
+    @property
+    def opened(self) -> set[str]:
+        """The names of those that were opened and not closed."""
+        return set(self._opened)
+
+    async def keep(self, used: Collection[str]) -> None:
+        """Close all but the default and those `used`; one that is named again is opened anew."""
+        for name in self._opened.keys() - {self.default, *used}:
+            await self._opened.pop(name).close()
 
     async def close(self) -> None:
         """Close all of them."""

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from keeps.config import Config
 from keeps.core.contexts import FOLDER_NAMES, LAID_ASIDE
-from keeps.core.errors import NotFound, StoreRefused
+from keeps.core.errors import Invalid, NotFound, StoreRefused
 from keeps.core.facts import RowId
 from keeps.core.marks import mark_of
 from keeps.core.scopes import ScopePath
@@ -29,7 +29,7 @@ from keeps.core.traces import ReadTrace
 from keeps.finder.base import Finder, FinderLost
 from keeps.finder.local import LocalFinder
 from keeps.models.base import Embedder
-from keeps.models.opened import open_embedder
+from keeps.models.opened import open_embedder, provider_of
 from keeps.services import index
 from keeps.services.embedders import Embedders
 from keeps.services.index import Changes, Indexed
@@ -363,6 +363,10 @@ class Runtime:
                 await self.commit_control(batch)
                 await self.clear(row)
 
+    async def close_unused_embedders(self) -> None:
+        """Let go of the embedders that no open context has vectors of, nor the process itself."""
+        await self.embedders.keep({name for each in self.contexts.values() for name in each.vectors.embedders_used})
+
     async def close(self) -> None:
         """Close every context, then the engine; what was acknowledged is on disk before and after."""
         for context_id in list(self.contexts):
@@ -381,11 +385,34 @@ def _remove_index(folder: Path) -> None:
         folder.rmdir()
 
 
+def _addressed(config: Config) -> str | None:
+    """The kind of provider that the address and the key are for: that of the process's own embedder, else the only
+    one that is allowed. They go to no other: a key is not shown to whom it was not made for."""
+    own = provider_of(config.embedder)
+    kinds = {kind for name in config.embedders_allowed if (kind := provider_of(name)) is not None}
+    return own or (kinds.pop() if len(kinds) == 1 else None)
+
+
 def _embedders(config: Config, given: Embedder | None) -> Embedders:
     """The embedders that contexts name, made of what the process was told of them; nothing is loaded yet."""
 
+    allowed = {config.embedder, *config.embedders_allowed}
+    addressed = _addressed(config)
+
     def open_(name: str) -> Embedder | None:
-        return open_embedder(name, files=config.embedder_files, url=config.embedder_url, key=config.embedder_key)
+        kind = provider_of(name)
+        if kind is not None and name not in allowed:
+            raise Invalid(
+                "that embedder would send texts to a server, and this process does not allow it: add its name to "
+                "KEEPS_EMBEDDERS_ALLOWED, or choose minilm, none, or the one in KEEPS_EMBEDDER"
+            )
+        mine = kind == addressed
+        return open_embedder(
+            name,
+            files=config.embedder_files,
+            url=config.embedder_url if mine else None,
+            key=config.embedder_key if mine else None,
+        )
 
     embedders = Embedders(config.embedder, open_)
     if given is not None:

@@ -46,6 +46,7 @@ async def keep_up(rt: Runtime) -> None:
             context.vectors.wake()
         except KeepsError as error:
             _log.warning("upkeep of %s put off: %s", context.id, error.message)
+    await rt.close_unused_embedders()
 
 
 async def recycle(rt: Runtime) -> bool:

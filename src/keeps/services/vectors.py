@@ -123,6 +123,12 @@ class VectorFollower:
         return core_contexts.embedder_of(self._config, self._embedders.default)
 
     @property
+    def embedders_used(self) -> set[str]:
+        """The names of what makes them, and of what made those that answer until the new ones are complete."""
+        turnout = self._filling.turnout
+        return {self.embedder, *(each.embedder for each in (turnout.answers, turnout.fills) if each is not None)}
+
+    @property
     def fault(self) -> str | None:
         """Why questions have no vectors now; None when they have, and where there are none by choice."""
         watched, fault = self._own()
