@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from keeps.core import words
 from keeps.core.access import Region
 from keeps.core.entities import parse_ref
 from keeps.core.errors import Invalid
-from keeps.core.facts import Fact
+from keeps.core.facts import Fact, Row
 from keeps.core.scopes import parse_lens, parse_pattern, parse_scopes
 from keeps.core.sessions import Role, Turn
 from keeps.core.triples import parse_triples
 from keeps.core.validity import When
-from keeps.services import index
+from keeps.services import index, reading
+from keeps.services import recall as recalling
 from keeps.services.context import block, count_waiting
 from keeps.services.recall import Include, Mode, Recall, recall
 from keeps.services.remember import Infer, Message, Remember, Remembered, remember
 from keeps.services.runtime import Context, Runtime
 from keeps.store import facts as store_facts
+from keeps.store import hits as store_hits
+from keeps.store.db import Db
+from keeps.store.scopes import ScopeSets
 from tests.services.conftest import caller
 
 ALL_OF_MARA = Region((parse_pattern("user/mara"),))
@@ -236,3 +243,74 @@ async def test_a_question_about_the_past_looks_past_many_later_values(rt: Runtim
     when = When(as_of=start + timedelta(hours=1))
     found = await recall(rt, context, caller(), Recall(query="which berth does Mara have?", when=when, mode=Mode.BM25))
     assert [hit.row.value for hit in found.hits if isinstance(hit.row, Fact)] == ["berth 0"]
+
+
+async def test_many_copies_leave_room_for_others(
+    rt: Runtime, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = "The zebra stood by the harbour wall and looked at the boats that came in with the tide. " * 5
+    for _ in range(3):
+        await say(rt, context, *([copy] * 200))
+    others = [
+        "crane",
+        "gull",
+        "rope",
+        "engine",
+        "piano",
+        "baker",
+        "valley",
+        "river",
+        "bridge",
+        "tower",
+        "candle",
+        "wagon",
+    ]
+    await say(rt, context, *(f"A zebra was seen near the {thing} today." for thing in others))
+    rows = count_rows_read(monkeypatch)
+    found = await recall(rt, context, caller(), Recall(query="zebra harbour"))
+    assert len({hit.text for hit in found.hits}) == len(found.hits) == 10
+    assert sum(rows) <= 64
+    repeated = await recall(rt, context, caller(), Recall(query="zebra harbour", include_duplicates=True))
+    assert len({hit.text for hit in repeated.hits}) < len(repeated.hits) == 10
+
+
+async def test_an_answer_stops_reading_and_says_so(
+    rt: Runtime, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "MOST_ROWS", 30)
+    long = " ".join(f"thing{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(60))
+    await say(rt, context, *(f"zebra {long} end{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(80)))
+    rows = count_rows_read(monkeypatch)
+    found = await recall(rt, context, caller(), Recall(query="zebra"))
+    assert len(found.hits) == 1
+    assert sum(rows) <= 2 * 30
+    assert "were not" in found.reason
+
+
+def count_rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    rows: list[int] = []
+    by_refs = store_hits.by_refs
+
+    async def counted(db: Db, sets: ScopeSets, refs: Sequence[str], readable: Collection[str]) -> dict[str, Row | Turn]:
+        rows.append(len(refs))
+        return await by_refs(db, sets, refs, readable)
+
+    monkeypatch.setattr(store_hits, "by_refs", counted)
+    return rows
+
+
+@pytest.mark.parametrize("text", ["'" * 60_000, "a'" * 30_000, "word " * 12_000])
+async def test_a_long_question_is_taken_apart_off_the_loop(
+    rt: Runtime, context: Context, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    threads: list[int] = []
+    question = words.question
+
+    def seen(*args: object) -> list[str]:
+        threads.append(threading.get_ident())
+        return question(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(recalling.words, "question", seen)
+    await recall(rt, context, caller(), Recall(query=text))
+    assert threads
+    assert threading.get_ident() not in threads
