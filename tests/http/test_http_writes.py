@@ -242,6 +242,8 @@ async def test_worked_example_7_writes_are_refused_and_reads_are_empty(served: A
         ("/query", {"query": "x", "lens": "a/*/b"}, 400),
         ("/context", {"query": "x", "subject": "nothing"}, 400),
         ("/forget", {}, 400),
+        ("/forget", {"query": "a " * 32_769}, 413),
+        ("/forget", {"query": "a " * 400_000, "dryRun": True}, 413),
         ("/chat", {"message": "x"}, 501),
     ],
 )

@@ -40,21 +40,27 @@ _SHORT: Final = {
     for word in "do does did is are was were has have had could would should must need might".split()
 }
 _ENDINGS: Final = {"'m": "am", "'re": "are", "'ve": "have", "'ll": "will"}
-_PRONOUNS: Final = frozenset(
-    "i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his himself she her hers"
-    " herself it its itself they them their theirs themselves this that these those".split()
+_FIRST_AND_SECOND: Final = frozenset(
+    "i me my mine myself we us our ours ourselves you your yours yourself yourselves".split()
+)
+_PRONOUNS: Final = _FIRST_AND_SECOND | frozenset(
+    "he him his himself she her hers herself it its itself they them their theirs themselves"
+    " this that these those".split()
 )
 _SUBJECTS: Final = frozenset("he she it that there here who what".split())
 _ARTICLES: Final = {"a": "a", "an": "a", "the": "the"}
-_MEASURED: Final = frozenset("few little bit lot couple number".split())
-"""Words that an article makes others of: a few are some, and few are hardly any."""
-_ENGLISH: Final = frozenset(
-    "the my your our their i you she they are have does been with from this that and not".split()
+_MEASURED: Final = frozenset(
+    "few little bit lot couple number most least more less other only charge possession question future".split()
 )
+"""Words that an article makes others of: a few are some, few are hardly any."""
+_ENGLISH: Final = frozenset("the my your our their you she they are have does been with from this that and not".split())
 """Words that show a text to be English: endings and articles are left out in no other language."""
 _NO_PLURALS: Final = frozenset(
-    "news glasses goods customs arms pants works times means spirits looks manners savings thanks less".split()
+    "news glasses goods customs arms pants works times means spirits looks manners savings thanks less contents"
+    " premises remains quarters ashes brains honours forces grounds scales woods damages puts reads cuts lets hits costs sets"
+    " shuts quits hurts spreads splits casts bets bursts".split()
 )
+"""Words that say something else without their `s`: another thing, or the past."""
 _NOT_CONTENT: Final = STOP_WORDS | _FORMS | _PRONOUNS
 _NO_ENDING: Final = STOP_WORDS | _NO_PLURALS
 _DELETERS: Final = frozenset("delete remove erase".split())
@@ -63,9 +69,10 @@ _RECORDS: Final = frozenset("memory fact note".split())
 _UNSEEN: Final = re.compile(f"[{UNSEEN}]")
 _APOSTROPHE: Final = re.compile("[\u2018\u2019\u02bc\uff07\u02b9]")
 _QUOTES: Final = ' \t\n"\u201c\u201d\u00ab\u00bb'
+_ENDS: Final = ".!\u2026 \t\n"
 _BULLETS: Final = ("- ", "* ", "\u2022 ")
 _PART: Final = re.compile(
-    r"(?P<number>(?:(?<![^\s(])[-+])?\d+(?:[.,:/-]\d+)*)|(?P<word>[^\W\d_]+(?:'[^\W\d_]+)*)|(?P<mark>[^\s])"
+    r"(?P<number>(?:(?<![^\s(])[-+])?\d+(?:[.,:/-]\d+)*)|(?P<word>[^\W\d_]+(?:'[^\W\d_]+)*)|(?P<mark>\n+|\S)"
 )
 _SENTENCE_ENDS: Final = frozenset(".!?:\n")
 
@@ -110,8 +117,13 @@ class Said:
 
     @property
     def points(self) -> bool:
-        """True when whom it is about depends on who says it: `I`, `your`, `they`."""
-        return any(word.text in _PRONOUNS for word in self.words)
+        """True when whom it is about depends on who says it, and to whom: `I`, `your`."""
+        return any(word.text in _FIRST_AND_SECOND for word in self.words)
+
+    @property
+    def spelled(self) -> tuple[tuple[str, str], ...]:
+        """Its words without their capitals."""
+        return tuple((word.text, word.article) for word in self.words)
 
 
 def asked_by(phrase: str) -> Said:
@@ -132,23 +144,24 @@ def same(asked: Said, text: Said) -> bool:
     if len(asked.words) != len(text.words) or min(asked.content, text.content) < _LEAST_CONTENT:
         return False
     if not (asked.english or text.english):
-        return all(
-            (one.text, one.article) == (other.text, other.article)
-            for one, other in zip(asked.words, text.words, strict=True)
-        )
+        return asked.spelled == text.spelled
     return all(_agree(one, other) for one, other in zip(asked.words, text.words, strict=True))
 
 
 def torn(said: Sequence[tuple[Said, Hashable]]) -> bool:
-    """True when texts that say the same of `I` or `you` have several voices: nobody said whose is meant."""
-    return len({voice for text, voice in said if text.points}) > 1
+    """True when texts that all say what was asked differ among each other, or say it of the `I` of several places: then
+    nobody said which is meant."""
+    return len({text.spelled for text, _ in said}) > 1 or len({place for text, place in said if text.points}) > 1
 
 
 def _cut(text: str) -> list[tuple[str, str, bool, bool]]:
     """(kind, text as written, opens a sentence, a space follows) of each part."""
     seen = _APOSTROPHE.sub("'", _UNSEEN.sub("", unicodedata.normalize("NFC", cut_marks(text))))
-    bare = seen.strip(_QUOTES)
-    bare = (bare[2:] if bare.startswith(_BULLETS) else bare).strip(_QUOTES).rstrip(f"{_QUOTES}.!\u2026")
+    bare = seen.strip().rstrip(_ENDS)
+    if len(bare) > 1 and bare[0] in _QUOTES and bare[-1] in _QUOTES:
+        bare = bare[1:-1].strip().rstrip(_ENDS)
+    if bare.startswith(_BULLETS):
+        bare = bare[2:]
     parts: list[tuple[str, str, bool, bool]] = []
     opens = True
     for found in _PART.finditer(bare):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from keeps.core.meant import MAX_CHARS, Said, asked_by, same, torn
-from keeps.core.sessions import is_short
+from keeps.core.sessions import Role, is_short
 from keeps.finder.base import FinderLost
 from keeps.services import vectors
 from keeps.services.runtime import Context
@@ -68,12 +68,13 @@ async def meant_by(context: Context, words: str, scope_sets: Collection[str]) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """What a row says, and in whose voice: who `I` is in it."""
+    """What a row says. `own`: who `I` is in it can be who asks; `spoken`: the same with a name in front of it."""
 
     ref: str
-    text: str
-    speaker: str | None
     scope_set: str
+    text: str
+    own: bool = True
+    spoken: str | None = None
 
 
 async def _possible(context: Context, words: str, refs: Sequence[str]) -> tuple[str, ...]:
@@ -90,26 +91,36 @@ async def _rows(context: Context, refs: Sequence[str]) -> list[_Row]:
     facts = [ref for ref in refs if not ref.startswith("turn:")]
     found = {
         f"turn:{turn.id}": _Row(
-            ref=f"turn:{turn.id}", text=turn.content, speaker=turn.speaker or turn.role, scope_set=turn.scope.id
+            ref=f"turn:{turn.id}",
+            scope_set=turn.scope.id,
+            text=turn.content,
+            own=turn.role is Role.USER and turn.speaker is None,
+            spoken=f"{turn.speaker}: {turn.content}" if turn.speaker else None,
         )
         for turn in (await store_sessions.turns_by_id(context.db, context.sets, turns, everywhere)).values()
         if turn.active and is_short(turn)
     }
     for ref, fact in (await store_facts.by_refs(context.db, context.sets, facts, everywhere)).items():
         if fact.clocks.forgotten_at is None:
-            found[ref] = _Row(ref=ref, text=fact.summary, speaker=None, scope_set=fact.scope.id)
+            found[ref] = _Row(ref=ref, scope_set=fact.scope.id, text=fact.summary)
     return [found[ref] for ref in refs if ref in found and len(found[ref].text) <= MAX_CHARS]
 
 
 def _saying(words: str, rows: Sequence[_Row]) -> tuple[str, ...]:
-    """The rows that say what the words say; none when what `I` is in them differs, since nobody said who is meant."""
+    """The rows that say what the words say; none of several that differ, unless some hold the very words."""
     asked = asked_by(words)
-    said = [(row, Said.of(row.text)) for row in rows]
-    alike = [
-        (row, text)
-        for row, text in said
-        if same(asked, text) or (row.speaker is not None and same(asked, Said.of(f"{row.speaker}: {row.text}")))
-    ]
-    if torn([(text, (row.speaker, row.scope_set)) for row, text in alike]):
+    alike = [(row, said) for row in rows if (said := _alike(asked, row)) is not None]
+    exact = [(row, said) for row, said in alike if said.spelled == asked.spelled]
+    chosen = exact or alike
+    if torn([(said, row.scope_set) for row, said in chosen]):
         return ()
-    return tuple(row.ref for row, _ in alike)
+    return tuple(row.ref for row, _ in chosen)
+
+
+def _alike(asked: Said, row: _Row) -> Said | None:
+    """What a row says, when that is what is asked for."""
+    said = Said.of(row.text)
+    if same(asked, said) and (row.own or not said.points):
+        return said
+    spoken = Said.of(row.spoken) if row.spoken is not None else None
+    return spoken if spoken is not None and same(asked, spoken) else None
