@@ -52,6 +52,7 @@ def test_a_server_on_an_empty_folder(tmp_path: Path) -> None:
     assert code == 0
     keys = KEY.findall(out)
     assert len(keys) == 3
+    assert err.startswith(f"Opening {folder} …\n")
     assert "policy" in out
     assert re.search(r"^pending +0 proposals wait for a decision$", out, re.MULTILINE)
     assert f"{running.endpoint}/docs" in out

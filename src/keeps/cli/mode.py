@@ -82,9 +82,7 @@ def _says(now: IndexOut) -> str:
         return f"verified: {stored}, none in the index" if clean else f"{stored}, being removed"
     if now.embedder == NO_EMBEDDER:
         return f"no embedder · {stored}"
-    # Right after a switch there is no space yet whose texts could be counted.
-    to_come = f"{now.pending} to come" if now.pending or now.settled else "more to come"
-    return f"{stored}, {to_come} · {now.embedder}"
+    return f"{stored}, {now.pending} to come · {now.embedder}"
 
 
 def _state(now: IndexOut, space: IndexSpace) -> str:

@@ -67,8 +67,10 @@ def recall(
         return answer, None if reach.json else await index_behind(memory, answer)
 
     found, index = reach.ask(work)
-    reach.show(found, lambda console: tell_hits(console, found, index))
+    reach.show(found, lambda console: tell_hits(console, found))
     if not reach.json:
+        for line in lacking(found.degraded or (), index):
+            note(line)
         note(f"why: keeps why {found.trace.trace_id}")
 
 
@@ -105,9 +107,8 @@ async def index_behind(memory: Client, found: QueryOut) -> IndexOut | None:
         return None
 
 
-def tell_hits(console: Console, found: QueryOut, index: IndexOut | None = None) -> None:
-    """Print hits for people: what was found, who stands behind it, and what it rests on. `index`: how far the
-    vectors are, where that is known."""
+def tell_hits(console: Console, found: QueryOut) -> None:
+    """Print hits for people: what was found, who stands behind it, and what it rests on."""
     likely = [hit for hit in found.hits if hit.score >= MIN_SCORE]
     unlikely = found.hits[len(likely) : max(len(likely), _AT_LEAST)]
     if not likely:
@@ -117,12 +118,10 @@ def tell_hits(console: Console, found: QueryOut, index: IndexOut | None = None) 
             console.print("Less likely:")
         console.print(said(f"{rank:2}. {_spoken(hit)}"))
         console.print(said(f"    {_standing(hit)} · score {hit.score:.2f}", "dim"))
-    for line in lacking(found.degraded or (), index):
-        console.print(said(line, "yellow"))
 
 
 def lacking(degraded: Iterable[str], index: IndexOut | None) -> Iterator[str]:
-    """What an answer had to do without, a line each."""
+    """What an answer had to do without, a line each. `index`: how far the vectors are, where that is known."""
     for name in degraded:
         if name != _VECTOR:
             yield f"One search could not answer in time, {_SEARCHES.get(name, name)}: ask again"

@@ -19,7 +19,7 @@ from keeps.cli.conversations import Aim, import_talks
 from keeps.cli.look import tell_facts
 from keeps.cli.mode import NO_EMBEDDER, settled
 from keeps.cli.reach import console, counted, said, settings
-from keeps.cli.recall import index_behind, tell_hits
+from keeps.cli.recall import index_behind, lacking, tell_hits
 from keeps.cli.remember import note_of
 from keeps.cli.transcripts import read_talks
 from keeps.client.verbs import Asked
@@ -141,7 +141,9 @@ async def _ask(out: Console, memory: Memory) -> None:
 
 async def _tell(out: Console, memory: Memory, question: str, asked: Asked) -> None:
     found = await memory.recall(question, **asked)
-    tell_hits(out, found, await index_behind(memory, found))
+    tell_hits(out, found)
+    for line in lacking(found.degraded or (), await index_behind(memory, found)):
+        out.print(said(line, "yellow"))
 
 
 async def _correct(out: Console, memory: Memory) -> None:

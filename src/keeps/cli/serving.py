@@ -1,0 +1,79 @@
+"""The halves of `keeps serve` and `keeps bootstrap` that bring the engine and the web framework along."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import signal
+from importlib.metadata import version
+from typing import Final
+
+import typer
+
+from keeps.cli.reach import note
+from keeps.config import Config
+from keeps.memory import DEFAULT_CONTEXT
+from keeps.owning import Owned, owning
+from keeps.services import contexts
+from keeps.services.context import count_waiting
+from keeps.services.contexts import Bootstrapped
+from keeps.services.runtime import open_runtime
+from keeps.store.owner import FolderLock
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+async def bootstrap(config: Config, context: str) -> Bootstrapped:
+    """Make a context; its keys. Raises: StoreRefused, Conflict."""
+    assert config.data is not None
+    with FolderLock(config.data):
+        async with open_runtime(config) as rt:
+            return await contexts.bootstrap(rt, context, policy=config.policy)
+
+
+async def serve(config: Config, host: str, port: int) -> None:
+    """Answer over HTTP until a signal comes. Raises: as `owning`."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        stop.set()
+        for number in _SIGNALS:  # the second one ends the process at once
+            loop.remove_signal_handler(number)
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, end)
+    async with owning(config, host=host, port=port, context=DEFAULT_CONTEXT, warm=True) as owned:
+        _tell(config, owned, host, await count_waiting(owned.rt))
+        await stop.wait()
+        note("Stopping …")
+
+
+def _tell(config: Config, owned: Owned, host: str, waiting: int) -> None:
+    if owned.minted is not None:
+        tell_keys(owned.minted)
+    typer.echo(f"keeps {version('keeps')} answers at {owned.endpoint}, from {config.data}")
+    typer.echo(f"policy         {config.policy}: what agents write is kept without asking, labelled as unconfirmed")
+    typer.echo(f"pending        {waiting} {'proposal waits' if waiting == 1 else 'proposals wait'} for a decision")
+    typer.echo(f"docs           {owned.endpoint}/docs")
+    if not _is_loopback(host):
+        note(
+            f"keeps: {host} lets other machines in, and what they send is not encrypted: anyone on the way can read "
+            "keys and memories. Put a proxy with TLS in front, or listen on 127.0.0.1."
+        )
+
+
+def tell_keys(minted: Bootstrapped) -> None:
+    """Print the keys of a context that was made."""
+    typer.echo("Keys, shown this once:")
+    typer.echo(f"context        {minted.context}")
+    typer.echo(f"managementKey  {minted.management_key}")
+    typer.echo(f"ownerKey       {minted.owner_key}")
+    typer.echo(f"agentKey       {minted.agent_key}   (give your agent this one)")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
