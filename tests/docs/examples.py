@@ -92,7 +92,7 @@ class Desk:
     def __post_init__(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
-        ours = {name for name in os.environ if name.startswith("KEEPS_")} - {"KEEPS_EMBEDDER"}
+        ours = {name for name in os.environ if name.startswith("KEEPS_")}
         kept = {name: value for name, value in os.environ.items() if name not in ours}
         paths = [str(Path(sys.executable).parent), kept.get("PATH", "/usr/bin:/bin")]
         if shutil.which("curl") is None:
@@ -129,7 +129,7 @@ class Desk:
                 stdin=theirs,
                 capture_output=True,
                 text=True,
-                timeout=100,
+                timeout=200,
                 check=False,
             )
         finally:

@@ -17,7 +17,7 @@ _HOST = "needs a host; what it starts is run by tests/mcp and by the next exampl
 _NEEDS = "needs what a reader has and a test has not"
 
 NOT_RUN = {
-    ("README.md", "claude mcp add keeps -- keeps mcp --data ~/memory"): _HOST,
+    ("README.md", 'claude mcp add keeps -- "$PWD/.venv/bin/keeps" mcp --data ~/'): _HOST,
     ("README.md", "make try"): _SETS_UP,
     ("CONTRIBUTING.md", "make test"): _SETS_UP,
     ("CONTRIBUTING.md", "def plan(head: Fact | None, incoming: Fact, *, floor: float)"): "a signature",

@@ -17,8 +17,10 @@ from keeps.cli.codes import exit_code_of
 from keeps.config import Config
 from keeps.core import errors
 from keeps.core.errors import KeepsError
+from keeps.core.fence import LABELS, PASSAGE_LABEL
 from keeps.http.app import create_app
 from keeps.http.routes import reserved
+from keeps.services import meant
 from keeps.services.runtime import open_runtime
 from keeps.wire.problems import INTERNAL, METHOD_NOT_ALLOWED, PROBLEMS
 from tests.docs.examples import ROOT
@@ -170,6 +172,20 @@ def test_every_member_we_added_exists(api: Api) -> None:
     members = {name for cell in cells if "header" not in cell for name in re.findall(r"`(\w+)`", cell)}
     assert len(members) > 20
     assert sorted(members - api.members) == []
+
+
+# --- the command line ------------------------------------------------------------------------------------
+
+
+def test_every_label_is_on_the_page_with_its_meaning() -> None:
+    shown = {row[0]: row[1] for row in rows("command-line.md", below="Who stands behind a memory")}
+    assert shown.keys() == {*LABELS.values(), PASSAGE_LABEL}
+    assert all(shown.values())
+
+
+def test_the_page_says_how_near_is_near_enough() -> None:
+    text = (REFERENCE / "command-line.md").read_text("utf-8").partition("\n## What words mean to forget\n")[2]
+    assert re.findall(r"cosine of (\d\.\d)", text) == [str(meant.NEAR_ENOUGH), str(meant.WORTH_TELLING)]
 
 
 # --- coverage --------------------------------------------------------------------------------------------
