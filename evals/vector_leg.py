@@ -140,6 +140,7 @@ async def signals(
         said[ref] = Signals(
             text=words.rank if words else 0.0,
             share=words.share if words else 0.0,
+            named=words.named if words else 0.0,
             cosine=meaning.cosine if meaning else None,
             usual=meaning.usual if meaning else 0.0,
             assistant=any(hit.assistant for hit in (words, meaning) if hit),

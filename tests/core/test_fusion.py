@@ -19,9 +19,12 @@ parts = st.floats(0.0, 1.0, allow_nan=False)
 def signals(draw: st.DrawFn) -> Signals:
     """What legs may say of one candidate."""
     found = draw(st.booleans())
+    share = draw(parts) if found else 0.0
     return Signals(
         text=draw(st.floats(0.01, 40.0)) if found else 0.0,
-        share=draw(parts) if found else 0.0,
+        share=share,
+        named=share * draw(st.sampled_from([0.0, 0.5, 1.0])),
+        fact=draw(st.booleans()),
         cosine=draw(st.none() | st.floats(-1.0, 1.0)),
         graph=draw(st.just(0.0) | parts),
         direct=draw(st.integers(0, 9)) == 0,
@@ -202,9 +205,11 @@ def test_further_candidates_that_are_not_more_do_not_move_a_score() -> None:
 def test_of_the_others_only_their_number_and_how_strange_the_question_is_to_them_all_count(
     pool: dict[str, Signals],
 ) -> None:
+    pool = {ref: replace(s, named=0.0) for ref, s in pool.items()}
     strange = fusion.strangeness(list(pool.values()))
+    crowd = {fact: sum(s.fact is fact for s in pool.values()) for fact in (False, True)}
     assert 0.0 <= strange <= fusion.MOST_STRANGE
-    assert all(f.score == fusion.score(pool[f.ref], len(pool), strange) for f in fuse(pool))
+    assert _scores(fuse(pool)) == {ref: fusion.score(s, crowd[s.fact], strange) for ref, s in pool.items()}
 
 
 @given(pools(1), st.data(), parts, st.floats(0.0, 20.0))
@@ -228,6 +233,7 @@ def test_nearness_of_another_moves_a_score_by_so_much_at_most(
     other = data.draw(st.sampled_from(sorted(pool)))
     if pool[other].cosine is None:
         return
+    pool = {ref: replace(s, named=0.0) for ref, s in pool.items()}
     moved = pool | {other: replace(pool[other], cosine=cosine)}
     for ref in pool.keys() - {other}:
         least = fusion.score(pool[ref], len(pool), fusion.MOST_STRANGE)
@@ -316,3 +322,69 @@ def test_the_work_grows_with_the_number_of_candidates_only() -> None:
         return Counted.used
 
     assert 0 < work(512) <= 8 * work(64) + 8
+
+
+def talk(size: int = 64, **spoken: float) -> dict[str, Signals]:
+    """Talk of two people, all of it as near as small talk is; every second turn is said by the one who is named."""
+    named = {"text": 2.0, "share": 0.12, "named": 0.12} | spoken
+    return {
+        f"u{n:03}": Signals(cosine=0.1 + n % 9 * 0.03, **(named if n % 2 else {}))  # pyright: ignore[reportArgumentType]
+        for n in range(size)
+    }
+
+
+@pytest.mark.parametrize("cosine", [0.48, 0.6, 0.65])
+def test_the_name_of_who_speaks_alone_lifts_nothing_over_the_floor(cosine: float) -> None:
+    alone = Signals(text=2.0, share=0.12, named=0.12, cosine=cosine, usual=0.2)
+    scores = _scores(fuse(talk() | {"alone": alone, "more": replace(alone, share=0.3, text=2.6)}))
+    assert scores["alone"] < MIN_SCORE < scores["more"]
+
+
+def test_nearness_that_no_name_brought_is_left_alone() -> None:
+    pool = talk() | {"near": Signals(cosine=0.55)}
+    unnamed = {ref: replace(s, named=0.0) for ref, s in pool.items()}
+    assert _scores(fuse(pool))["near"] == _scores(fuse(unnamed))["near"] > MIN_SCORE
+
+
+def test_where_more_hold_a_name_than_the_text_leg_may_say_the_silent_ones_may_hold_it_too() -> None:
+    near = {"near": Signals(cosine=0.55)}
+    few, many = talk(2 * fusion.FULL_LEG - 2) | near, talk(2 * fusion.FULL_LEG) | near
+    assert _scores(fuse(few))["near"] > MIN_SCORE > _scores(fuse(many))["near"]
+
+
+def test_a_fact_about_who_is_named_stands_before_what_they_said() -> None:
+    alike = Signals(text=2.0, share=0.12, named=0.12, cosine=0.5, usual=0.2)
+    pool = talk() | {"said": alike, "fact": replace(alike, fact=True)}
+    assert order(pool)[0] == "fact"
+    assert _scores(fuse(pool))["said"] < MIN_SCORE < _scores(fuse(pool))["fact"]
+
+
+def test_few_facts_are_no_crowd_because_much_was_said_beside_them() -> None:
+    near = Signals(cosine=0.36, usual=0.04)
+    pool = usual(240) | {"said": near, "fact": replace(near, fact=True)}
+    assert _scores(fuse(pool))["said"] < MIN_SCORE < _scores(fuse(pool))["fact"]
+    many = pool | {f"f{n:03}": Signals(cosine=0.05, fact=True) for n in range(240)}
+    assert _scores(fuse(many))["fact"] < MIN_SCORE
+
+
+def test_the_only_clear_answer_is_not_buried_under_chance_words() -> None:
+    pool = {f"u{n:03}": Signals(cosine=n % 11 * 0.02, usual=0.2) for n in range(220)}
+    pool |= {f"w{n}": Signals(text=2.4, share=0.42, cosine=0.2 + n * 0.02, usual=0.27) for n in range(3)}
+    pool["fact"] = Signals(cosine=0.36, usual=0.04, fact=True)
+    assert order(pool)[0] == "fact"
+
+
+@pytest.mark.parametrize("more", [{"text": 0.3}, {"cosine": 0.03}, {"text": 0.3, "cosine": 0.03}], ids=str)
+def test_of_two_good_answers_the_one_with_more_to_say_for_it_comes_first(more: dict[str, float]) -> None:
+    less = Signals(text=5.0, share=1.0, cosine=0.7, usual=0.16, fact=True)
+    full = replace(less, **{name: getattr(less, name) + by for name, by in more.items()})
+    assert order(usual() | {"a": less, "b": full})[:2] == ["b", "a"]
+
+
+def test_how_far_scores_are_apart_is_told_from_what_speaks_for_them() -> None:
+    low, high = Signals(cosine=0.9, text=5.0, share=1.0), Signals(cosine=0.95, text=5.0, share=1.0)
+    for s, by in ((low, 0.05), (Signals(cosine=0.25), 0.05), (Signals(cosine=0.5), 0.0)):
+        nearer = replace(s, cosine=(s.cosine or 0.0) + by)
+        assert fusion.apart(fusion.score(s, 30), fusion.score(nearer, 30)) == pytest.approx(by, abs=1e-4)
+    assert fusion.apart(fusion.score(low, 30), fusion.score(high, 30)) > 0.04
+    assert fusion.apart(1.0, 1.0) == 0.0

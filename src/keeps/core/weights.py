@@ -19,6 +19,10 @@ HALF_LIFE: Final = timedelta(days=180)
 """After this time half of what recency is worth is gone."""
 
 
+SPREAD: Final = 2.0
+"""What a whole boost is worth among sums of deviations: what is found stands 2 to 8 of these above the rest."""
+
+
 def boost(*, trust: float, importance: float, confidence: float, age: timedelta) -> float:
     """The logarithm of the factor of a row. `trust`, `importance` and `confidence` are 0..1; an `age` below nought
     counts as none."""
@@ -32,11 +36,13 @@ def boost(*, trust: float, importance: float, confidence: float, age: timedelta)
 
 
 def moved(order: float, by: float, *, absolute: bool) -> float:
-    """A place in the order, moved by a boost: an absolute score is multiplied, a sum of deviations shifted.
+    """A place in the order, moved by a boost: an absolute score is multiplied, a sum of deviations shifted by as much.
 
     More is never worth less, whatever the sign of `order`.
     """
-    return order * math.exp(by) if absolute and order >= 0.0 else order + by
+    if absolute:
+        return order * math.exp(by) if order >= 0.0 else order + by
+    return order + SPREAD * by
 
 
 def age(at: datetime, now: datetime) -> timedelta:

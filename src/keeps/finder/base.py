@@ -59,6 +59,7 @@ class Found:
     assistant: bool = False
     asks: bool = False  # it is a passage in which a question is asked
     before: str | None = None  # ref of the turn before it, when that stands in its window
+    named: float = 0.0  # the part of `share` that is names of people who speak here
 
 
 @dataclass(frozen=True, slots=True)

@@ -404,7 +404,7 @@ class IndexFile:
         named = self._named([hit.row for hit in hits])
         assistant, asks = self.index.columns.assistant, self.index.columns.asks
         return [
-            Found(ref, unit, hit.rank, hit.share, bool(assistant[hit.row]), bool(asks[hit.row]), before)
+            Found(ref, unit, hit.rank, hit.share, bool(assistant[hit.row]), bool(asks[hit.row]), before, hit.named)
             for hit in hits
             for ref, unit, before in (named[hit.row],)
         ]

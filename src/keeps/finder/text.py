@@ -35,11 +35,13 @@ class GivenUp(Exception):
 
 
 class Hit(NamedTuple):
-    """A row that answers: its number, its rank for the order, the share of the question it holds, 0..1."""
+    """A row that answers: its number, its rank for the order, the share of the question it holds, 0..1, and how much
+    of that share is names of speakers."""
 
     row: int
     rank: float
     share: float
+    named: float = 0.0
 
 
 @dataclass(slots=True)
@@ -60,6 +62,20 @@ class Postings:
             self.before = np.concatenate([self.before, np.array(before, np.uint8)])
             self.late.clear()
         return self
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Rows in order of number, and for each the rank, the share, and the part of the share that is names."""
+
+    rows: Ints
+    rank: Floats
+    share: Floats
+    named: Floats
+
+    def of(self, keep: NDArray[np.bool_]) -> _Sums:
+        """Those that are kept."""
+        return _Sums(self.rows[keep], self.rank[keep], self.share[keep], self.named[keep])
 
 
 @dataclass(slots=True)
@@ -128,22 +144,22 @@ class TextIndex:
         lists = [(word, self._postings(word, wanted)) for word in question]
         lists.sort(key=lambda item: (int(np.count_nonzero(item[1].own)), item[0]))
         lists = lists[: ranking.MAX_QUESTION_TERMS]
-        said = [self._said(word, postings, wanted) for word, postings in lists if len(postings.rows)]
-        rank, share, rows = self._sums([postings for _, postings in lists], said, texts)
-        keep = self._allowed(rows, wanted)
-        return self._best(rows[keep], rank[keep], share[keep], wanted)
+        said = [self._said(word, held, wanted) if len(held.rows) else held.rows for word, held in lists]
+        sums = self._sums([postings for _, postings in lists], said, texts)
+        return self._best(sums.of(self._allowed(sums.rows, wanted)), wanted)
 
-    def _sums(self, lists: Sequence[Postings], said: Sequence[Ints], texts: int) -> tuple[Floats, Floats, Ints]:
-        """Rank and share of every row that holds one of the terms, and the rows, in order of number.
+    def _sums(self, lists: Sequence[Postings], said: Sequence[Ints], texts: int) -> _Sums:
+        """Rank and share of every row that holds one of the terms.
 
-        `said`: for each of some terms rows that hold it and gain by who said them.
+        `said`: for each of the terms rows that hold it and gain by who said them.
         """
         touched = sum(len(postings.rows) for postings in lists)
         # Zeroed pages are made when touched, so this costs what the readable rows cost.
         rank = np.zeros(self.columns.size)
         have = np.zeros(self.columns.size)
+        named = np.zeros(self.columns.size)
         asked = 0.0
-        for postings in lists:
+        for postings, spoken in zip(lists, said, strict=True):
             rows = postings.rows
             weight = ranking.rarity(int(np.count_nonzero(postings.own)), texts)
             asked += weight
@@ -151,16 +167,19 @@ class TextIndex:
                 continue
             count = postings.own + ranking.BEFORE_WEIGHT * postings.before
             rank[rows] += weight * (count / (count + self.columns.hurdle[rows]))
-            have[rows] += np.where(postings.own > 0, weight, weight * ranking.BEFORE_WEIGHT)
-        for spoken in said:
-            rank[spoken] += ranking.spoken(len(spoken), texts)
+            held = np.where(postings.own > 0, weight, weight * ranking.BEFORE_WEIGHT)
+            have[rows] += held
+            if len(spoken):
+                named[rows] += held
+                rank[spoken] += ranking.spoken(len(spoken), texts)
         if touched * 16 > self.columns.size:
             rows = np.flatnonzero(rank).astype(np.int32)
         elif touched:
             rows = np.unique(np.concatenate([postings.rows for postings in lists]))
         else:
             rows = np.empty(0, np.int32)
-        return rank[rows], np.minimum(have[rows] / asked if asked else have[rows], 1.0), rows
+        whole = asked or 1.0
+        return _Sums(rows, rank[rows], np.minimum(have[rows] / whole, 1.0), np.minimum(named[rows] / whole, 1.0))
 
     def _said(self, word: str, postings: Postings, wanted: Wanted) -> Ints:
         """Rows that somebody of the name `word` said, and of those that hold it the ones that nobody is named to have
@@ -179,8 +198,9 @@ class TextIndex:
             keep &= np.isin(self.columns.label_set[rows], fitting)
         return keep
 
-    def _best(self, rows: Ints, rank: Floats, share: Floats, wanted: Wanted) -> list[Hit]:
+    def _best(self, sums: _Sums, wanted: Wanted) -> list[Hit]:
         """The first `limit` groups by rank, then share, then the newest, then by what only the entry's key decides."""
+        rows, rank, share = sums.rows, sums.rank, sums.share
         room = wanted.limit * 2
         while True:
             if len(rows) > room:
@@ -192,7 +212,10 @@ class TextIndex:
             order = some[np.lexsort((tie, -at, -share[some], -rank[some]))]
             leading = order[self.columns.leading(rows[order], wanted.limit, wanted.copies)].tolist()
             if len(leading) == wanted.limit or len(some) == len(rows):
-                return [Hit(int(rows[place]), float(rank[place]), float(share[place])) for place in leading]
+                return [
+                    Hit(int(rows[place]), float(rank[place]), float(share[place]), float(sums.named[place]))
+                    for place in leading
+                ]
             room *= 4
 
     def _postings(self, word: str, wanted: Wanted) -> Postings:

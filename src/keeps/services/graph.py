@@ -73,7 +73,7 @@ class Graph:
         """The weightiest facts of entities, which come before all else."""
         slots = await store_graph.facts(self._context.db, self._ask(), entities, limit=_EVERYTHING)
         return {
-            slot.ref: Mark(unit=slot.ref, signals=Signals(graph=SEED_SLOT), lead=1.0 + slot.importance)
+            slot.ref: Mark(unit=slot.ref, signals=Signals(fact=True, graph=SEED_SLOT), lead=1.0 + slot.importance)
             for slot in slots
         }
 
@@ -94,7 +94,7 @@ class Graph:
                 continue
             explained = routing.key_words(row.key, self._stem) | self._name_words
             covered = routing.coverage(question.asked, explained)
-            signals = Signals(graph=SEED_SLOT, share=covered, direct=covered >= routing.DIRECT_COVERAGE)
+            signals = Signals(fact=True, graph=SEED_SLOT, share=covered, direct=covered >= routing.DIRECT_COVERAGE)
             marks[ref_of(row)] = Mark(unit=ref_of(row), signals=signals)
         return marks
 
@@ -152,15 +152,15 @@ class Graph:
         for edge in edges:
             both = edge.subject in nearer and edge.object in nearer
             at = near + NAMED_EDGE - ONE_HOP if both or self._is_named(edge.label) else near
-            marks[edge.ref] = Mark(unit=edge.ref, signals=Signals(graph=at))
+            marks[edge.ref] = Mark(unit=edge.ref, signals=Signals(fact=True, graph=at))
         slots = await store_graph.facts(self._context.db, self._ask(), reached[:MAX_REACHED], limit=_FACTS_REACHED)
         named = [slot for slot in slots if self._is_named(slot.key)]
-        marks |= {slot.ref: Mark(unit=slot.ref, signals=Signals(graph=near)) for slot in named}
+        marks |= {slot.ref: Mark(unit=slot.ref, signals=Signals(fact=True, graph=near)) for slot in named}
         left = dict.fromkeys(reached, _FACTS_SHOWN) | {slot.entity: 0 for slot in named}
         for slot in slots:
             if left[slot.entity] > 0:
                 left[slot.entity] -= 1
-                marks[slot.ref] = Mark(unit=slot.ref, signals=Signals(graph=around))
+                marks[slot.ref] = Mark(unit=slot.ref, signals=Signals(fact=True, graph=around))
         return marks, bool(named)
 
     def _is_named(self, key: str) -> bool:

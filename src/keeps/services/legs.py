@@ -13,7 +13,7 @@ from typing import Final
 
 from keeps.core import routing
 from keeps.core.entities import EntityRef
-from keeps.core.fusion import Signals
+from keeps.core.fusion import FULL_LEG, Signals
 from keeps.core.modes import Include, Mode
 from keeps.core.spaces import Space
 from keeps.core.traces import Leg
@@ -24,7 +24,7 @@ from keeps.services.question import Mark, Marks, Question, off_loop
 from keeps.services.runtime import Context
 from keeps.store.rows import stored_ref
 
-POOL: Final = 256
+POOL: Final = FULL_LEG
 """How many candidates a leg may name."""
 
 COPIES: Final = 3
@@ -243,11 +243,31 @@ class Search:
 
 
 def _by_words(one: Found) -> Signals:
-    return Signals(text=one.rank, share=one.share, assistant=one.assistant, asks=one.asks, before=one.before)
+    return Signals(
+        text=one.rank,
+        share=one.share,
+        named=one.named,
+        fact=_is_fact(one.ref),
+        assistant=one.assistant,
+        asks=one.asks,
+        before=one.before,
+    )
 
 
 def _by_meaning(one: Near) -> Signals:
-    return Signals(cosine=one.cosine, usual=one.usual, assistant=one.assistant, asks=one.asks, before=one.before)
+    return Signals(
+        cosine=one.cosine,
+        usual=one.usual,
+        fact=_is_fact(one.ref),
+        assistant=one.assistant,
+        asks=one.asks,
+        before=one.before,
+    )
+
+
+def _is_fact(ref: str) -> bool:
+    """True for a fact, relation or action; a turn is what was said."""
+    return not ref.startswith("turn:")
 
 
 def with_weights(legs: Mapping[str, Leg], weights: Mapping[str, float]) -> list[Leg]:

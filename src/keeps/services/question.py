@@ -75,6 +75,8 @@ class Mark:
         signals = Signals(
             text=max(one.text, two.text),
             share=max(one.share, two.share),
+            named=max(one.named, two.named),
+            fact=one.fact or two.fact,
             cosine=nearer.cosine,
             usual=nearer.usual,
             graph=max(one.graph, two.graph),

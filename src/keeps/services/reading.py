@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from keeps.core import weights
+from keeps.core import fusion, weights
 from keeps.core.duplicates import Comparison, Said
 from keeps.core.facts import Action, Fact, Pillar, Relation, Row
 from keeps.core.fusion import SMALL_POOL, Fused, Signals
@@ -27,6 +27,13 @@ NEAR_MISSES: Final = 10
 
 _FIRST_PAGE: Final = 16
 """Rows read out at first, at least: a row costs more to read than to find."""
+
+_NOTE: Final = "note"
+_SAME_SHARE: Final = 0.5
+_SHARE_APART: Final = 0.05
+_ALIKE: Final = 0.04
+"""Notes answer alike when each holds at least half of the question, as much as the other, and their evidence is no
+further apart than this, in units of cosine."""
 
 _LARGEST_PAGE: Final = 128
 """Rows read out at once, at most: each further page is twice as large as the one before, up to this."""
@@ -155,7 +162,7 @@ class Reader:
             for one in part:
                 self._sort_in(one, read, missed, absolute=absolute)
             read.sort(key=lambda one: one.place, reverse=True)
-            kept = await self._unrepeated(_current_first(read))
+            kept = await self._unrepeated(_newest_first(_current_first(read)))
             page, start = min(2 * page, _LARGEST_PAGE), start + max(1, len(part))
         shown, rest = kept[: self._k], kept[self._k :]
         hits = _falling([one.hit for one in shown])
@@ -289,6 +296,32 @@ def _current_first(ranked: Sequence[_Read]) -> list[_Read]:
             for place, one in zip(places, best, strict=True):
                 ordered[place] = one
     return ordered
+
+
+def _newest_first(ranked: Sequence[_Read]) -> list[_Read]:
+    """Of notes of one entity that answer equally well the newest takes the best of their places: it may correct the
+    others, and nothing else says so."""
+    ordered = list(ranked)
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for place, one in enumerate(ranked):
+        row, said = one.hit.row, one.candidate.mark.signals
+        if not isinstance(row, Fact) or row.control.kind != _NOTE or said.share < _SAME_SHARE:
+            continue
+        about = (row.entity, row.scope.id, one.place[:2])
+        places = alike.setdefault(about, [])
+        if places and not _answer_alike(ranked[places[0]].candidate, one.candidate):
+            places = alike[about] = []
+        places.append(place)
+        newest = sorted((ranked[at] for at in places), key=lambda note: note.hit.at, reverse=True)
+        for at, note in zip(places, newest, strict=True):
+            ordered[at] = note
+    return ordered
+
+
+def _answer_alike(one: Candidate, other: Candidate) -> bool:
+    """True when two candidates hold as much of the question, and what speaks for them is as good as equal."""
+    said, again = one.mark.signals, other.mark.signals
+    return abs(said.share - again.share) < _SHARE_APART and fusion.apart(one.score, other.score) < _ALIKE
 
 
 def _standing(one: _Read) -> tuple[bool, bool, float, datetime, str]:
