@@ -35,6 +35,53 @@ def test_quoted_text_decodes_back_and_holds_nothing_raw(text: str) -> None:
     assert len(written.splitlines()) == 1
 
 
+DRAWN = {0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD, *range(0x600, 0x606)}
+"""Format characters that fonts draw: marks around numbers and words."""
+SIGHTLESS = [
+    *(code for code in range(0x110000) if unicodedata.category(chr(code)) == "Cf" and code not in DRAWN),
+    *(0xAD, 0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2065, 0x2800, 0x3164, 0xFFA0, 0x180B, 0x180C, 0x180D, 0x180F),
+    *range(0xFFF0, 0xFFF9),
+    *range(0xE0080, 0xE0100),
+    *range(0xE01F0, 0xE1000),
+]
+SELECTORS = [*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]
+
+
+@pytest.mark.parametrize("around", ["{}", "{}{}{}{}", "a{}b", "a{}{}b{}c", "{} x {}"])
+def test_nothing_that_nobody_sees_is_left_in_a_line(around: str) -> None:
+    for code in SIGHTLESS + SELECTORS:
+        text = around.replace("{}", chr(code))
+        written = quoted(text)
+        assert chr(code) not in written, hex(code)
+        assert json.loads(written) == text
+
+
+@given(st.lists(st.sampled_from(list(map(chr, SIGHTLESS + SELECTORS))) | st.sampled_from("ab 1.<"), max_size=20))
+def test_no_hidden_words_are_left_between_letters(characters: list[str]) -> None:
+    written = quoted("".join(characters))
+    assert json.loads(written) == "".join(characters)
+    # A digit may be shown as a key, a sign as a picture: one selector after each.
+    assert not set(written) & set(map(chr, SIGHTLESS + SELECTORS)) - {"\ufe0e", "\ufe0f"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+        "\u0915\u094d\u200d\u0937",
+        "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+        "\u2764\ufe0f and 1\ufe0f\u20e3",
+        "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
+        "\u845b\U000e0100\u98fe",
+        "\u0600\u0661\u0662",
+        "Za\u017c\u00f3\u0142\u0107 g\u0119\u015bl\u0105 ja\u017a\u0144",
+    ],
+    ids=["Persian", "Hindi", "family", "heart", "flag", "variant", "number", "Polish"],
+)
+def test_what_scripts_and_pictures_need_stays(text: str) -> None:
+    assert quoted(text) == f'"{text}"'
+
+
 @given(st.lists(st.tuples(texts, texts, texts, texts), min_size=1, max_size=3))
 def test_one_memory_is_one_object_on_one_line(found: list[tuple[str, str, str, str]]) -> None:
     notes = [note(text, id_, kind, label) for text, id_, kind, label in found]

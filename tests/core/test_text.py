@@ -23,6 +23,7 @@ from keeps.core.text import (
     check_labels,
     clean,
     clean_name,
+    conceals,
     cut_marks,
     fold,
     refuse_unstorable,
@@ -446,3 +447,10 @@ def test_a_name_holds_nothing_unseen(text: str) -> None:
         return
     assert normalise_name(name) == name
     assert not any(char in "\u3164\uffa0\u2800\u00ad\u034f\ufe0f" for char in name)
+
+
+@pytest.mark.parametrize("char", "\u00ad\u034f\u115f\u1160\u2800\u3164\uffa0\u180b")
+def test_a_row_of_what_nobody_sees_is_noticed(char: str) -> None:
+    assert conceals(f"a{char}{char}b")
+    assert not conceals(f"Donau{char}dampf{char}schiff")
+    assert not conceals("plain")

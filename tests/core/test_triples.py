@@ -154,6 +154,7 @@ def test_unknown_categories() -> None:
 
 def test_hidden_characters_are_reported() -> None:
     assert one(key="k", value="a\u202eb").hidden_chars
+    assert one(key="k", value="a\u00ad\u00adb").hidden_chars
     assert one(entity={"type": "person", "name": "Ma\u202era"}, key="k", value="v").hidden_chars
 
 

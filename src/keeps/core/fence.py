@@ -1,7 +1,8 @@
 """How memories are written for a model, so that no memory can leave its place; and for people's eyes.
 
 A memory is one line whatever it says: every character that could end a line, a string or a tag, open a code
-fence or look like a template token is written as an escape inside a JSON string, and decodes back exactly.
+fence or look like a template token, or that nobody sees, is written as an escape inside a JSON string, and decodes
+back exactly.
 This is the only place that renders memory for models.
 """
 
@@ -14,7 +15,7 @@ from datetime import datetime
 from typing import Final
 
 from keeps.core.facts import Origin
-from keeps.core.text import reveal
+from keeps.core.text import reveal, unseen_as
 
 LABELS: Final[Mapping[Origin, str]] = {
     Origin.USER_SAVED: "saved by the user",
@@ -53,13 +54,20 @@ class Note:
 
 
 def quoted(text: str) -> str:
-    """`text` as a JSON string on one line, without any raw `<` `>` `&` `` ` `` `|` `[` `]` or control."""
-    return f'"{_ESCAPED.sub(_escape, text)}"'
+    """`text` as a JSON string on one line, without any raw `<` `>` `&` `` ` `` `|` `[` `]`, control or character that
+    nobody sees."""
+    return f'"{unseen_as(_units, _ESCAPED.sub(_escape, text))}"'
 
 
 def _escape(match: re.Match[str]) -> str:
     char = match.group()
     return f"\\{char}" if char in '"\\' else f"\\u{ord(char):04x}"
+
+
+def _units(hidden: str) -> str:
+    """Characters as JSON escapes: those beyond U+FFFF are two each."""
+    units = hidden.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def fence(notes: Iterable[Note], *, nonce: str, intro: bool = True) -> str:

@@ -55,9 +55,11 @@ _UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u19e0-\u
 _VIRAMA_CLASS: Final = 9
 _PHRASES: Final = re.compile("([\ufdfa\ufdfb])")
 _MAX_PHRASES: Final = 64
-_BLANKS: Final = re.compile("[\u2800\u3164\uffa0]")
+_BLANK: Final = "\u2800\u3164\uffa0"
+_BLANKS: Final = re.compile(f"[{_BLANK}]")
 """Characters that count as letters or signs and show as an empty space."""
-_NO_SIGHT: Final = re.compile("[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\U0001d159\U0001d173-\U0001d17a]")
+_SIGHTLESS: Final = "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\U0001d159\U0001d173-\U0001d17a"
+_NO_SIGHT: Final = re.compile(f"[{_SIGHTLESS}]")
 """Characters that show nothing themselves, and that cleaning leaves in texts, where some scripts need them."""
 
 
@@ -80,6 +82,18 @@ _MARK_RUNS: Final = re.compile(f"[{_MARKS}]{{{MAX_MARKS + 1},}}")
 UNSEEN: Final = spans(lambda char: unicodedata.category(char) == "Cf") + _SELECTORS
 """Format characters and variation selectors, as the inside of a character class."""
 _UNSEEN: Final = re.compile(f"[{UNSEEN}]")
+# Signs before a number or a word that count as format characters and are drawn.
+_DRAWN: Final = frozenset("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd")
+_SIDED: Final = frozenset("\u200b\u200c\u200d") | {chr(code) for code in range(0xE0000, 0xE0080)}
+"""Characters whose neighbours say whether they are wanted."""
+# Code points that are not given out yet and are shown as nothing wherever they turn up.
+_RESERVED: Final = "\u2065\ufff0-\ufff8\U000e0080-\U000e00ff\U000e01f0-\U000e0fff"
+_CONCEALING: Final = re.compile(
+    f"[{spans(lambda char: unicodedata.category(char) == 'Cf' and char not in _DRAWN | _SIDED)}"
+    f"{_SIGHTLESS}{_BLANK}{_RESERVED}]"
+)
+_CONCEALING_RUNS: Final = re.compile(f"[{_SIGHTLESS}{_BLANK}]{{2,}}")
+_SELECTED: Final = re.compile(f"(?s:(.?))([{_SELECTORS}])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +135,20 @@ def reveal(text: str) -> str:
         return text
     text = _MARK_RUNS.sub(lambda run: run.group()[:MAX_MARKS] + _as_codes(run.group()[MAX_MARKS:]), text)
     return _invisible_as(_as_codes, text)
+
+
+def unseen_as(shown: Callable[[str], str], text: str) -> str:
+    """`text` with every character that shows nothing as `shown` gives it: what `clean` would remove, and what it leaves
+    because some script needs it. Joiners, tags and selectors stay where what stands beside them asks for them."""
+    if text.isascii():
+        return text
+    text = _CONCEALING.sub(lambda match: shown(match.group()), _invisible_as(shown, text))
+    return _SELECTED.sub(lambda match: match.group() if _kept_selector(match) else match[1] + shown(match[2]), text)
+
+
+def conceals(text: str) -> bool:
+    """True when characters that show nothing stand side by side in it: no script needs that, and it can carry words."""
+    return not text.isascii() and _CONCEALING_RUNS.search(text) is not None
 
 
 def cut_marks(text: str) -> str:
@@ -218,6 +246,16 @@ def _kept_joiner(match: re.Match[str]) -> str:
     else:
         kept = _is_word(before) and _is_word(after) and (_in_joining_script(before) or _in_joining_script(after))
     return joiner if kept else ""
+
+
+def _kept_selector(match: re.Match[str]) -> bool:
+    """True for a selector after a character that has several forms: signs, and letters that know no upper case."""
+    before, selector = match.groups()
+    if not before:
+        return False
+    if selector in "\ufe0e\ufe0f":
+        return not before.isspace() and not (before.isascii() and before.isalpha())
+    return unicodedata.category(before) in {"Lo", "So", "Sm"}
 
 
 def _is_word(char: str) -> bool:

@@ -23,7 +23,7 @@ from keeps.core.entities import (
 from keeps.core.errors import Invalid, Unprocessable
 from keeps.core.facts import Category
 from keeps.core.instants import parse_instant, resolve_hint
-from keeps.core.text import clean, refuse_unstorable
+from keeps.core.text import clean, conceals, refuse_unstorable
 
 MAX_TRIPLES: Final = 1_000
 MAX_VALUE_CHARS: Final = 8_192
@@ -56,7 +56,7 @@ class Triple:
     `key` is the attribute's key or the relation's label, in normal form. `confidence` 0..1 and `category` are
     None when not given. `occurred_at` of an attribute or relation is also its `valid_from`.
     `unresolved_hint` is a phrase about time that means no certain day: worth a question, never a guess.
-    `hidden_chars`: invisible characters were removed from what it says.
+    `hidden_chars`: invisible characters were removed from what it says, or stand in a row in it.
     """
 
     family: Family
@@ -182,7 +182,7 @@ class _Entry:
             raise Invalid(f"{name} must not be empty")
         if len(cleaned.text) > limit_chars:
             raise Invalid(f"{name} has {len(cleaned.text)} characters, at most {limit_chars} are allowed")
-        self._hidden = self._hidden or cleaned.hidden_chars
+        self._hidden = self._hidden or cleaned.hidden_chars or conceals(cleaned.text)
         return cleaned.text
 
     def _named(self, name: str) -> Named | None:

@@ -16,7 +16,7 @@ from keeps.core.modes import Infer
 from keeps.core.replies import ReplyKey
 from keeps.core.scopes import Scope
 from keeps.core.sessions import MAX_TURN_BYTES, RENDERED, Chunk, Role, Session, Turn, check_repeated, chunk_id, cut
-from keeps.core.text import check_bytes, clean
+from keeps.core.text import check_bytes, clean, conceals
 from keeps.core.triples import Triple
 from keeps.services.index import Changes, entries_of
 from keeps.services.reconcile import Extraction, Incoming, Reconciliation
@@ -137,7 +137,7 @@ def _check_known(request: Remember, now: datetime) -> None:
 
 
 def _cleaned(message: Message) -> tuple[Message, bool]:
-    """The message in the form it is kept in, and whether invisible characters were removed."""
+    """The message in the form it is kept in, and whether invisible characters were removed, or are left in a row."""
     check_bytes(message.text, limit_bytes=MAX_TURN_BYTES)
     cleaned = clean(message.text)
     if not cleaned.text:
@@ -151,7 +151,7 @@ def _cleaned(message: Message) -> tuple[Message, bool]:
             observed_at=message.observed_at,
             addressees=message.addressees,
         ),
-        cleaned.hidden_chars,
+        cleaned.hidden_chars or conceals(cleaned.text),
     )
 
 
