@@ -298,6 +298,8 @@ async def test_no_phrase_holds_up_the_others(place: tuple[Runtime, Context], uni
     size = len(unit.encode())
     await gone(rt, context, unit * (60_000 // size), dry_run=True)
     await gone(rt, context, f"{KEY} {unit * (1_900 // len(unit))}", dry_run=True)
+    ids = tuple(f"person/{unit * (900 // len(unit))}{n}" for n in range(1_000))
+    await forget(rt, context, caller("/*"), Forget(ids=ids, dry_run=True))
     beating.cancel()
     assert max(waits) < 0.5
 

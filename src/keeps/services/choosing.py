@@ -231,6 +231,7 @@ class Chooser:
                 known = not standing.isdisjoint(refs[place])
             else:
                 if text not in named:
+                    await asyncio.sleep(0)  # text that is no reference is read without ever waiting for the record
                     named[text] = await self._by_reference(text, own)
                     units += named[text]
                 known = bool(named[text])
