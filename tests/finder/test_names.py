@@ -2,6 +2,7 @@ import pytest
 
 from keeps.finder.base import Name
 from keeps.finder.local import LocalFinder
+from keeps.finder.names import MOST_OF_A_KEY
 
 
 def name(text: str, scope_set: str = "s1", entity: str | None = None) -> Name:
@@ -67,3 +68,10 @@ async def test_a_longer_name_of_others_does_not_hide_a_shorter_one(finder: Local
     await finder.apply(1, names=[name("mara", "s1"), name("mara lee", "s2")])
     assert [n.name for n in await finder.names_in("Mara Lee?", ["s1"])] == ["mara"]
     assert [n.name for n in await finder.names_in("Mara Lee?", ["s1", "s2"])] == ["mara lee"]
+
+
+async def test_a_name_of_very_many_gives_the_first_of_them(finder: LocalFinder) -> None:
+    many = [Name(entity=f"e{number:04}", scope_set=f"s{number % 600}", name="mara") for number in range(1200)]
+    await finder.apply(1, names=many)
+    found = await finder.names_in("mara " * 13_000, {f"s{number}" for number in range(600)})
+    assert [name.entity for name in found] == [f"e{number:04}" for number in range(MOST_OF_A_KEY)]

@@ -428,9 +428,10 @@ class IndexFile:
         for key in there:
             for some in _batches(sorted(numbers)):
                 query = f"""SELECT scope_set, entity, name FROM name WHERE key = ?
-                    AND scope_set IN ({_marks(some)}) ORDER BY entity, name, scope_set"""
+                    AND scope_set IN ({_marks(some)}) ORDER BY entity, name, scope_set LIMIT {names.MOST_OF_A_KEY}"""
                 for number, entity, name in self._db.execute(query, (key, *some)):
                     known.setdefault(key, []).append(Name(entity=entity, scope_set=by_number[number], name=name))
+            known[key] = sorted(known.get(key, ()), key=_by_entity)[: names.MOST_OF_A_KEY]
         return known
 
     def _name_row(self, name: Name) -> tuple[str, int, str, str]:
@@ -477,6 +478,10 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _digest(meaning: str) -> int:
     """A number that tells whether an entry still means the same. It goes with its row."""
     return int.from_bytes(hashlib.blake2b(meaning.encode(), digest_size=8).digest(), signed=True)
+
+
+def _by_entity(name: Name) -> tuple[str, str]:
+    return name.entity, name.name
 
 
 def _copy_of(entry: Entry) -> int:

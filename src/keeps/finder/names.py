@@ -13,6 +13,8 @@ _MAX_QUESTION_WORDS: Final = 256
 _MAX_QUESTION_CHARS: Final = 8192
 _MAX_UNSPACED_CHARS: Final = 12
 _MAX_KEYS: Final = 8192
+MOST_OF_A_KEY: Final = 256
+"""Entities of one name that a question can mean, by the order of their ids."""
 _MAX_SYMBOL_CHARS: Final = 32
 
 

@@ -23,7 +23,7 @@ CACHE_POSTINGS: Final = 8_000_000
 MOST_TERMS: Final = 256
 """Terms of a question that are looked up at all, the first; of these the rarest are searched for."""
 
-MOST_LOOK_UPS: Final = 8_192
+MOST_LOOK_UPS: Final = 4_096
 """Above so many pairs of a term and a scope set one scan a term costs less than a look-up a pair."""
 
 _FEW_SETS: Final = 64
@@ -253,8 +253,8 @@ class TextIndex:
             return term
         # Each scope set costs a look-up. When a good part of all sets is asked for, one scan costs less;
         # a narrow reader never pays for the rows of others.
-        whole = len(missing) > _FEW_SETS and (
-            len(missing) * _SHARE_OF_SETS > self.columns.scope_sets or len(missing) * terms > MOST_LOOK_UPS
+        whole = (len(missing) > _FEW_SETS and len(missing) * _SHARE_OF_SETS > self.columns.scope_sets) or (
+            len(missing) > 1 and len(missing) * terms > MOST_LOOK_UPS
         )
         read = self._read(word, None if whole else missing)
         if whole:
