@@ -10,7 +10,7 @@ from typing import Any, Final
 from keeps.client import Client
 from keeps.client.verbs import Asked, Written
 from keeps.core.errors import KeepsError
-from keeps.mcp import rendering
+from keeps.mcp import failures, rendering
 from keeps.mcp.inputs import ContextIn, ForgetIn, Input, InputT, InspectIn, RecallIn, RememberIn, parse, schema_of
 from keeps.wire.base import WireOut
 from keeps.wire.problems import problem_of
@@ -129,7 +129,7 @@ def _tool(takes: type[InputT], verb: Callable[[Client, InputT], Awaitable[Shown]
         try:
             return await verb(memory, asked)
         except KeepsError as error:
-            return _failure(problem_of(error).status, error.message)
+            return _failure(problem_of(error).status, failures.told(error, arguments))
 
     return {"takes": takes, "act": act}
 
