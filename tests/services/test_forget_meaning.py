@@ -301,7 +301,7 @@ async def test_no_phrase_holds_up_the_others(place: tuple[Runtime, Context], uni
     ids = tuple(f"person/{unit * (900 // len(unit))}{n}" for n in range(1_000))
     await forget(rt, context, caller("/*"), Forget(ids=ids, dry_run=True))
     beating.cancel()
-    assert max(waits) < 0.5
+    assert max(waits) < 1.0
 
 
 PEOPLE = "Amara Bela Carys Dov Elif Farid Greta Hiro".split()

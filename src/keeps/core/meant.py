@@ -64,6 +64,7 @@ _NO_PLURALS: Final = frozenset(
 _NOT_CONTENT: Final = STOP_WORDS | _FORMS | _PRONOUNS
 _NO_ENDING: Final = STOP_WORDS | _NO_PLURALS
 _DELETERS: Final = frozenset("delete remove erase".split())
+_JOINS: Final = frozenset(("that", "about", ":", ","))
 _RECORDS: Final = frozenset("memory fact note".split())
 
 _UNSEEN: Final = re.compile(f"[{UNSEEN}]")
@@ -207,21 +208,22 @@ def _after_verb(said: tuple[Word, ...]) -> tuple[Word, ...] | None:
     """What follows `forget` or `delete the memory`; None without such words."""
     if said and said[0].text == "forget":
         return said[1:]
-    if len(said) > 1 and said[0].text in _DELETERS and said[1].text in _RECORDS and said[1].article == "the":
-        return said[2:]
+    texts = [word.text for word in said[:3]]
+    if len(texts) == 3 and texts[0] in _DELETERS and texts[1] in _RECORDS and texts[2] in _JOINS:
+        return said[2:] if said[1].article == "the" else None
     return None
 
 
 def _after_join(said: tuple[Word, ...]) -> tuple[Word, ...]:
     if len(said) > 1 and said[0].text in _RECORDS and said[0].article == "the" and said[1].text == "that":
         return said[2:]
-    return said[1:] if said and said[0].text in {"that", "about", ":", ","} else said
+    return said[1:] if said and said[0].text in _JOINS else said
 
 
 def _agree(one: Word, other: Word) -> bool:
     """True when two words in the same place of two English texts are one and the same."""
     if one.article != other.article and (
-        {one.article, other.article} == {"a", ""} or one.text in _MEASURED or other.text in _MEASURED
+        "a" in (one.article, other.article) or one.text in _MEASURED or other.text in _MEASURED
     ):
         return False
     if one.text == other.text or _AGREEING.get(one.text, one.text) == _AGREEING.get(other.text, other.text):
