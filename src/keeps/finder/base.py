@@ -158,9 +158,10 @@ class Finder(Protocol):
     async def lacking(
         self, space: Space, scope_sets: Collection[str] | None = None, *, limit: int = 256
     ) -> list[tuple[str, str]]:
-        """(ref, unit) of entries that should have a vector of `space` and have none, oldest first.
+        """(ref, unit) of entries that should have a vector of `space` and have none.
 
-        Only those in `scope_sets`; None: in all. Of a space that is not there all are missing.
+        The oldest of each scope set come first, then the next oldest of each: none waits for all of another. Only those
+        in `scope_sets`; None: in all. Of a space that is not there all are missing.
         """
         ...
 

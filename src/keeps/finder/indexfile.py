@@ -221,7 +221,7 @@ class IndexFile:
         return self.vectors.coverage()
 
     def lacking(self, space: Space, scope_sets: Collection[str] | None, limit: int) -> list[tuple[str, str]]:
-        """(ref, unit) of entries that should have a vector and have none, oldest first."""
+        """(ref, unit) of entries that should have a vector and have none, scope sets by turns."""
         numbers = None if scope_sets is None else self._numbers(scope_sets)
         rows = self.vectors.lacking(space, numbers, limit)
         named = self._named(rows)
