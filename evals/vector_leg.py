@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from keeps.core.fusion import Signals, fuse
 from keeps.core.sessions import cut
-from keeps.core.spaces import Space
+from keeps.core.spaces import Point, Space
 from keeps.finder.base import Entry, Stored
 from keeps.finder.local import LocalFinder
 from keeps.models.base import Embedder
@@ -132,7 +132,9 @@ async def signals(
     sets = [user or "-"]
     found = {hit.ref: hit for hit in await finder.find(question, sets, limit=POOL)}
     asked = vector.astype("<f4")
-    near = await finder.near(space, (asked / np.linalg.norm(asked)).tobytes(), sets, limit=POOL, also=list(found))
+    near = await finder.near(
+        Point(space, (asked / np.linalg.norm(asked)).tobytes()), sets, limit=POOL, also=list(found)
+    )
     nearest = {hit.ref: hit for hit in near}
     said: dict[str, Signals] = {}
     for ref in found | nearest:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from keeps.core.spaces import Space
+from keeps.core.spaces import Point, Space
 from keeps.finder import local
 from keeps.finder.base import Entry, FinderFull, FinderLost, Name
 from keeps.finder.local import LocalFinder
@@ -204,7 +204,7 @@ async def test_a_killed_process_loses_nothing_that_was_applied(tmp_path: Path) -
         assert applied is not None
         assert last <= applied <= last + 1
         assert len(await finder.find("apple", ["s1"], limit=10_000)) == 400 + applied - 7
-        near = await finder.near(SMALL, asked(drawn(last)), ["s1"], limit=10_000)
+        near = await finder.near(Point(SMALL, asked(drawn(last))), ["s1"], limit=10_000)
         lacking = {ref for ref, _ in await finder.lacking(SMALL)}
         assert near[0].ref == f"turn:new{last}"
         assert {hit.ref for hit in near} == {f"turn:new{n}" for n in range(8, applied + 1)} - lacking
@@ -223,7 +223,7 @@ async def test_vectors_without_room_leave_the_index_as_it_was(finder: LocalFinde
     finder._file._db.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(FinderFull):
         await finder.put_vectors(wide, {f"turn:{n}": bytes(8_000) for n in range(20)})
-    assert [hit.ref for hit in await finder.near(SMALL, asked(drawn(0)), ["s1"])] == ["turn:0"]
+    assert [hit.ref for hit in await finder.near(Point(SMALL, asked(drawn(0))), ["s1"])] == ["turn:0"]
     assert [coverage.held for coverage in await finder.spaces()] == [1, 0]
     finder._file._db.execute("PRAGMA max_page_count = 1000000")
     assert await finder.put_vectors(wide, {f"turn:{n}": bytes(8_000) for n in range(20)}) == 20

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from keeps.core import ranking
+from keeps.core.spaces import Point
 from keeps.finder.base import Entry
 from keeps.finder.columns import Row, Wanted
 from keeps.finder.indexfile import IndexFile
@@ -307,7 +308,7 @@ async def test_copies_leave_room_in_meaning_too(finder: LocalFinder) -> None:
     await finder.apply(1, put=entries)
     await finder.begin_space(SMALL)
     await finder.put_vectors(SMALL, {e.unit: stored(drawn(1 if e.text == "same" else e.at)) for e in entries})
-    found = await finder.near(SMALL, asked(drawn(1)), {"s1"}, limit=8, copies=3)
+    found = await finder.near(Point(SMALL, asked(drawn(1))), {"s1"}, limit=8, copies=3)
     assert [one.ref for one in found[:3]] == ["turn:299", "turn:298", "turn:297"]
     assert {one.ref for one in found[3:]} == {f"turn:{1000 + number}" for number in range(5)}
 

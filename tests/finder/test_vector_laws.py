@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keeps.core.spaces import Coverage, Space
+from keeps.core.spaces import Coverage, Point, Space
 from keeps.finder import vectors
 from keeps.finder.base import Entry, Near, Stored
 from keeps.finder.columns import tie_of
@@ -100,12 +100,12 @@ def play(file: IndexFile, changes: Steps, *, asks: bool = False) -> dict[str, tu
                 assert file.put_vectors(space, made) == len(meant)
             kept = {unit: (entry, unit in meant) for unit, (entry, _) in kept.items()}
         if asks:
-            file.near(SMALL, asked(drawn(1)), ["s1"], KINDS, frozenset(), False, 3, ())
+            file.near(Point(SMALL, asked(drawn(1))), ["s1"], KINDS, frozenset(), False, 3, ())
     return kept
 
 
 def near(file: IndexFile, question: np.ndarray, readable: Sequence[str] | set[str], how: dict) -> list[Near]:
-    return file.near(SMALL, asked(question), readable, **how)
+    return file.near(Point(SMALL, asked(question)), readable, **how)
 
 
 def expected(kept: dict[str, tuple[Entry, bool]], question: np.ndarray, readable: set[str], how: dict) -> list[tuple]:
@@ -243,7 +243,7 @@ def test_many_rows_answer_the_same_in_any_order(
         for readable in (["s1", "s2"], ["s2"]):
             question = asked(drawn(seed, WIDE))
             how = (readable, KINDS, frozenset[str](), True, 40, [f"turn:{seed}"])
-            assert one.near(WIDE, question, *how) == other.near(WIDE, question, *how)
+            assert one.near(Point(WIDE, question), *how) == other.near(Point(WIDE, question), *how)
     one.abandon()
     other.abandon()
 
@@ -253,15 +253,15 @@ def test_signs_find_nearly_all_that_is_near(tmp_path: Path, monkeypatch: pytest.
     how = (["s1", "s2"], KINDS, frozenset[str](), True, 20, ())
     shares: list[float] = []
     for seed in range(20):
-        (known,) = file.near(WIDE, asked(drawn(seed, WIDE)), *how[:4], 1, ())
+        (known,) = file.near(Point(WIDE, asked(drawn(seed, WIDE))), *how[:4], 1, ())
         question = asked(unit(vector_of(file, known.unit) + 0.05 * drawn(seed + 100, WIDE)))
-        exact = file.near(WIDE, question, *how)
+        exact = file.near(Point(WIDE, question), *how)
         with monkeypatch.context() as patched:
             patched.setattr(vectors, "EXACT_ROWS", 100)
             patched.setattr(vectors, "CANDIDATES", 600)
-            signs = file.near(WIDE, question, *how)
+            signs = file.near(Point(WIDE, question), *how)
             patched.setattr(vectors, "CANDIDATES", 3_000)
-            assert file.near(WIDE, question, *how) == exact
+            assert file.near(Point(WIDE, question), *how) == exact
         cosines = {hit.ref: hit.cosine for hit in exact}
         assert all(cosines.get(hit.ref, hit.cosine) == hit.cosine for hit in signs)
         shares.append(len({hit.ref for hit in signs} & cosines.keys()) / len(exact))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keeps.core.spaces import Coverage
+from keeps.core.spaces import Coverage, Point
 from keeps.finder.base import FinderLost, Near, Stored
 from keeps.finder.columns import Columns, Row, tie_of
 from keeps.finder.local import LocalFinder
@@ -39,7 +39,7 @@ async def filled(finder: LocalFinder, count: int, space=SMALL) -> None:
 async def test_the_nearest_come_first_with_their_cosine(finder: LocalFinder) -> None:
     await filled(finder, 20)
     question = drawn(7)
-    found = await finder.near(SMALL, asked(question), ALL)
+    found = await finder.near(Point(SMALL, asked(question)), ALL)
     expected = sorted(range(20), key=lambda n: -float(drawn(n) @ question))
     assert refs(found) == [f"turn:{n}" for n in expected]
     assert found[0].cosine == pytest.approx(1.0, abs=1e-3)
@@ -58,15 +58,20 @@ async def test_only_rows_that_fit_are_counted_for_the_limit(finder: LocalFinder)
     await finder.apply(1, put=rows)
     await finder.put_vectors(SMALL, dict.fromkeys((row.unit for row in rows), stored(drawn(1))))
     question = asked(drawn(1))
-    assert refs(await finder.near(SMALL, question, ["s2"], limit=1)) == ["turn:1"]
-    assert refs(await finder.near(SMALL, question, ["s1"], kinds=("fact",), limit=1)) == ["turn:2"]
-    assert refs(await finder.near(SMALL, question, ["s1"], labels=frozenset({"x"}), limit=1)) == ["turn:3"]
-    assert refs(await finder.near(SMALL, question, ["s1"])) == ["turn:5", "turn:3", "turn:2"]
-    assert refs(await finder.near(SMALL, question, ["s1"], live_only=False)) == ["turn:5", "turn:4", "turn:3", "turn:2"]
-    assert await finder.near(SMALL, question, ["elsewhere"]) == []
-    assert await finder.near(SMALL, question, []) == []
-    assert await finder.near(SMALL, question, ["s1"], kinds=()) == []
-    assert await finder.near(SMALL, question, ["s1"], limit=0) == []
+    assert refs(await finder.near(Point(SMALL, question), ["s2"], limit=1)) == ["turn:1"]
+    assert refs(await finder.near(Point(SMALL, question), ["s1"], kinds=("fact",), limit=1)) == ["turn:2"]
+    assert refs(await finder.near(Point(SMALL, question), ["s1"], labels=frozenset({"x"}), limit=1)) == ["turn:3"]
+    assert refs(await finder.near(Point(SMALL, question), ["s1"])) == ["turn:5", "turn:3", "turn:2"]
+    assert refs(await finder.near(Point(SMALL, question), ["s1"], live_only=False)) == [
+        "turn:5",
+        "turn:4",
+        "turn:3",
+        "turn:2",
+    ]
+    assert await finder.near(Point(SMALL, question), ["elsewhere"]) == []
+    assert await finder.near(Point(SMALL, question), []) == []
+    assert await finder.near(Point(SMALL, question), ["s1"], kinds=()) == []
+    assert await finder.near(Point(SMALL, question), ["s1"], limit=0) == []
 
 
 async def test_named_rows_get_their_cosine_too_when_they_may_be_found(finder: LocalFinder) -> None:
@@ -76,7 +81,7 @@ async def test_named_rows_get_their_cosine_too_when_they_may_be_found(finder: Lo
     question = drawn(3)
     order = [f"turn:{n}" for n in sorted(range(10), key=lambda n: -float(drawn(n) @ question))]
     also = [order[0], order[9], order[8], "turn:50", "turn:51", "turn:absent"]
-    found = await finder.near(SMALL, asked(question), ["s1"], limit=2, also=also)
+    found = await finder.near(Point(SMALL, asked(question)), ["s1"], limit=2, also=also)
     assert refs(found) == [*order[:2], order[8], order[9]]
 
 
@@ -84,7 +89,7 @@ async def test_how_near_a_row_is_to_all_that_may_be_found(finder: LocalFinder) -
     await filled(finder, 40)
     await finder.apply(9, put=[meant(n, scope_set="s2") for n in range(40, 60)])
     await finder.put_vectors(SMALL, vectors(range(40, 60)))
-    found = await finder.near(SMALL, asked(drawn(1)), ["s1"], limit=5, also=["turn:7"])
+    found = await finder.near(Point(SMALL, asked(drawn(1))), ["s1"], limit=5, also=["turn:7"])
     stored_as = {f"turn:{n}": np.frombuffer(stored(drawn(n)), "<f2").astype(float) for n in range(40)}
     mean = np.mean(list(stored_as.values()), axis=0)
     assert len(found) >= 5
@@ -111,7 +116,7 @@ async def test_a_row_answers_once_by_its_nearest_unit(finder: LocalFinder) -> No
     await finder.apply(1, put=units)
     await finder.begin_space(SMALL)
     await finder.put_vectors(SMALL, {entry.unit: stored(drawn(n)) for n, entry in enumerate(units)})
-    (hit,) = await finder.near(SMALL, asked(drawn(2)), ["s1"])
+    (hit,) = await finder.near(Point(SMALL, asked(drawn(2))), ["s1"])
     assert (hit.ref, hit.unit) == ("turn:1", "memory_chunk:2")
 
 
@@ -119,7 +124,7 @@ async def test_both_legs_say_who_spoke(finder: LocalFinder) -> None:
     await finder.apply(1, put=[meant(1, assistant=True), meant(2)])
     await finder.begin_space(SMALL)
     await finder.put_vectors(SMALL, vectors([1, 2]))
-    near = await finder.near(SMALL, asked(drawn(1)), ["s1"])
+    near = await finder.near(Point(SMALL, asked(drawn(1))), ["s1"])
     assert {hit.ref: hit.assistant for hit in near} == {"turn:1": True, "turn:2": False}
     assert {hit.ref: hit.assistant for hit in await finder.find("apple", ["s1"])} == {"turn:1": True, "turn:2": False}
 
@@ -133,7 +138,7 @@ async def test_both_legs_say_in_which_passages_something_is_asked(finder: LocalF
     ]
     await finder.apply(1, put=rows)
     await finder.put_vectors(SMALL, vectors([1, 2, 3]))
-    for found in (await finder.find("apple", ALL), await finder.near(SMALL, asked(drawn(1)), ALL)):
+    for found in (await finder.find("apple", ALL), await finder.near(Point(SMALL, asked(drawn(1))), ALL)):
         assert {hit.ref: hit.asks for hit in found} == {"turn:1": True, "turn:2": False, "turn:3": False}
 
 
@@ -163,22 +168,22 @@ async def test_what_is_missing_is_told_oldest_first(finder: LocalFinder) -> None
 async def test_a_space_that_is_not_there_takes_and_finds_nothing(finder: LocalFinder) -> None:
     await finder.apply(1, put=[meant(1)])
     assert await finder.put_vectors(SMALL, vectors([1])) == 0
-    assert await finder.near(SMALL, asked(drawn(1)), ALL) == []
+    assert await finder.near(Point(SMALL, asked(drawn(1))), ALL) == []
     await finder.drop_space(SMALL)
 
 
 async def test_an_entry_put_again_keeps_its_vector_while_it_means_the_same(finder: LocalFinder) -> None:
     await filled(finder, 3)
-    before = await finder.near(SMALL, asked(drawn(0)), ALL)
+    before = await finder.near(Point(SMALL, asked(drawn(0))), ALL)
     await finder.apply(2, put=[meant(0, window_of="turn:9", before="plum")])
     await finder.apply(3, drop=["turn:1"], put=[meant(1)])
-    again = await finder.near(SMALL, asked(drawn(0)), ALL)
+    again = await finder.near(Point(SMALL, asked(drawn(0))), ALL)
     assert [hit.before for hit in again if hit.ref == "turn:0"] == ["turn:9"]
     assert [replace(hit, before=None) for hit in again] == before
     assert await finder.lacking(SMALL) == []
     await finder.apply(4, put=[turn(0, "apple 0", meaning="another", at=0)])
     await finder.apply(5, put=[turn(1, "apple 1", at=1)])
-    assert refs(await finder.near(SMALL, asked(drawn(0)), ALL)) == ["turn:2"]
+    assert refs(await finder.near(Point(SMALL, asked(drawn(0))), ALL)) == ["turn:2"]
     assert await finder.lacking(SMALL) == [("turn:0", "turn:0")]
     assert await finder.spaces() == [Coverage(SMALL, 2, 1)]
 
@@ -197,8 +202,8 @@ async def test_what_is_no_vector_is_refused(finder: LocalFinder) -> None:
         with pytest.raises(ValueError, match="turn:1"):
             await finder.put_vectors(SMALL, {"turn:1": content})
     with pytest.raises(ValueError, match="8 numbers"):
-        await finder.near(SMALL, asked(drawn(1, WIDE)), ALL)
-    assert len(await finder.near(SMALL, asked(drawn(1)), ALL)) == 2
+        await finder.near(Point(SMALL, asked(drawn(1, WIDE))), ALL)
+    assert len(await finder.near(Point(SMALL, asked(drawn(1))), ALL)) == 2
 
 
 async def test_two_spaces_stand_side_by_side_until_one_is_dropped(tmp_path: Path) -> None:
@@ -208,19 +213,19 @@ async def test_two_spaces_stand_side_by_side_until_one_is_dropped(tmp_path: Path
     await finder.begin_space(WIDE)
     await finder.put_vectors(WIDE, vectors(range(10), WIDE))
     assert await finder.spaces() == [Coverage(SMALL, 30, 30), Coverage(WIDE, 30, 10)]
-    assert len(await finder.near(WIDE, asked(drawn(1, WIDE)), ALL)) == 10
-    small = await finder.near(SMALL, asked(drawn(1)), ALL)
+    assert len(await finder.near(Point(WIDE, asked(drawn(1, WIDE))), ALL)) == 10
+    small = await finder.near(Point(SMALL, asked(drawn(1))), ALL)
     await finder.apply(2, drop=["turn:3"])
     assert await finder.spaces() == [Coverage(SMALL, 29, 29), Coverage(WIDE, 29, 9)]
-    left = await finder.near(SMALL, asked(drawn(1)), ALL)
+    left = await finder.near(Point(SMALL, asked(drawn(1))), ALL)
     assert [(hit.ref, hit.cosine) for hit in left] == [(hit.ref, hit.cosine) for hit in small if hit.ref != "turn:3"]
     await finder.drop_space(SMALL)
     assert await finder.spaces() == [Coverage(WIDE, 29, 9)]
     assert held(tmp_path, vectors(range(30))) == []
-    assert await finder.near(SMALL, asked(drawn(1)), ALL) == []
+    assert await finder.near(Point(SMALL, asked(drawn(1))), ALL) == []
     await finder.begin_space(SMALL)
     assert await finder.spaces() == [Coverage(WIDE, 29, 9), Coverage(SMALL, 29, 0)]
-    assert await finder.near(SMALL, asked(drawn(1)), ALL) == []
+    assert await finder.near(Point(SMALL, asked(drawn(1))), ALL) == []
     await finder.close()
 
 
@@ -228,10 +233,10 @@ async def test_vectors_are_there_after_closing(tmp_path: Path) -> None:
     finder = await LocalFinder.open(tmp_path, "c")
     await finder.rebuild("c", stream(), 0)
     await filled(finder, 30)
-    before = await finder.near(SMALL, asked(drawn(1)), ALL, limit=5)
+    before = await finder.near(Point(SMALL, asked(drawn(1))), ALL, limit=5)
     await finder.close()
     finder = await LocalFinder.open(tmp_path, "c")
-    assert await finder.near(SMALL, asked(drawn(1)), ALL, limit=5) == before
+    assert await finder.near(Point(SMALL, asked(drawn(1))), ALL, limit=5) == before
     assert await finder.spaces() == [Coverage(SMALL, 30, 30)]
     await finder.close()
 
@@ -240,12 +245,12 @@ async def test_a_new_index_takes_the_vectors_of_the_record(tmp_path: Path) -> No
     finder = await LocalFinder.open(tmp_path, "c")
     await finder.rebuild("c", stream(), 0)
     await filled(finder, 30)
-    before = await finder.near(SMALL, asked(drawn(1)), ALL)
+    before = await finder.near(Point(SMALL, asked(drawn(1))), ALL)
     rows = [meant(n) for n in reversed(range(30))]
     half = Stored(space=SMALL, vectors=vectors(range(15)))
     rest = Stored(space=SMALL, vectors=vectors(range(15, 40)) | {"turn:1": b"damaged"})
     await finder.rebuild("c", stream(*rows, half, rest, Stored(space=WIDE, vectors={})), 2)
-    assert await finder.near(SMALL, asked(drawn(1)), ALL) == before
+    assert await finder.near(Point(SMALL, asked(drawn(1))), ALL) == before
     assert await finder.spaces() == [Coverage(SMALL, 30, 30), Coverage(WIDE, 30, 0)]
     await finder.close()
 
@@ -264,7 +269,7 @@ async def test_vectors_that_come_while_a_new_index_is_built_are_in_it(tmp_path: 
 
     await finder.rebuild("c", slowly(), 1)
     assert await finder.spaces() == [Coverage(WIDE, 2, 1)]
-    assert refs(await finder.near(WIDE, asked(drawn(0, WIDE)), ALL)) == ["turn:0"]
+    assert refs(await finder.near(Point(WIDE, asked(drawn(0, WIDE))), ALL)) == ["turn:0"]
     await finder.close()
 
 
@@ -316,7 +321,7 @@ async def test_a_damaged_vector_costs_the_index(tmp_path: Path) -> None:
     connection.close()
     finder = await LocalFinder.open(tmp_path, "c")
     with pytest.raises(FinderLost):
-        await finder.near(SMALL, asked(drawn(1)), ALL)
+        await finder.near(Point(SMALL, asked(drawn(1))), ALL)
     assert await finder.applied() is None
     await finder.close()
 
@@ -329,7 +334,7 @@ async def test_without_an_index_every_call_about_vectors_says_so(tmp_path: Path)
         finder.drop_space(SMALL),
         finder.put_vectors(SMALL, {}),
         finder.lacking(SMALL),
-        finder.near(SMALL, asked(drawn(1)), ALL),
+        finder.near(Point(SMALL, asked(drawn(1))), ALL),
     ):
         with pytest.raises(FinderLost):
             await call

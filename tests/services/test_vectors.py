@@ -58,7 +58,7 @@ async def nearest(context: Context, question: str, *, limit: int = 1, deadline_s
     found = await vectors.meaning_of(context, question, deadline_s)
     if found is None:
         return []
-    return [near.ref for near in await context.finder.near(*found, context.sets.everything(), limit=limit)]
+    return [near.ref for near in await context.finder.near(found, context.sets.everything(), limit=limit)]
 
 
 class Held:
@@ -287,7 +287,7 @@ async def test_another_embedder_takes_over_once_it_has_everything(engine_of_the_
                 assert found is not None
                 spaces.add(found[0])
                 seen.set()
-                near = await context.finder.near(*found, context.sets.everything(), limit=1)
+                near = await context.finder.near(found, context.sets.everything(), limit=1)
                 assert [each.ref for each in near] == [refs[7]]
                 await asyncio.sleep(0)
 

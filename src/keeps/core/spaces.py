@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,6 +12,13 @@ class Space:
 
     model: str
     dims: int
+
+
+class Point(NamedTuple):
+    """Where a question lies in a space. `vector`: little-endian 32-bit floats of length 1."""
+
+    space: Space
+    vector: bytes
 
 
 @dataclass(frozen=True, slots=True)

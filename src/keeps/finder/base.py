@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from keeps.core.spaces import Coverage, Space
+from keeps.core.spaces import Coverage, Point, Space
 
 Kind = Literal["passage", "fact"]
 ALL_KINDS: Final[frozenset[Kind]] = frozenset({"passage", "fact"})
@@ -165,10 +165,9 @@ class Finder(Protocol):
         """
         ...
 
-    async def near(  # noqa: PLR0913 the same as `find`, and what is near to what
+    async def near(
         self,
-        space: Space,
-        question: bytes,
+        question: Point,
         scope_sets: Collection[str],
         *,
         kinds: Collection[Kind] = ALL_KINDS,
@@ -183,7 +182,7 @@ class Finder(Protocol):
 
         Of the nearest that say the same `copies` at most, unless that is 0.
 
-        `question`: little-endian 32-bit floats of length 1. Of equal ones the newest comes first, then their keys
+        Of equal ones the newest comes first, then their keys
         decide. Nothing outside `scope_sets` changes what is found. A space that is not there finds nothing.
         """
         ...

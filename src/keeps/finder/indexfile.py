@@ -18,7 +18,7 @@ import numpy as np
 
 from keeps.core import words
 from keeps.core.duplicates import Said
-from keeps.core.spaces import Coverage, Space
+from keeps.core.spaces import Coverage, Point, Space
 from keeps.finder import names, tokens, vectortable
 from keeps.finder.base import Entry, Found, Kind, Name, Near, Stored
 from keeps.finder.columns import Row, Wanted, tie_of
@@ -227,10 +227,9 @@ class IndexFile:
         named = self._named(rows)
         return [named[row][:2] for row in rows]
 
-    def near(  # noqa: PLR0913 the same as `find`, and what is near to what
+    def near(
         self,
-        space: Space,
-        question: bytes,
+        question: Point,
         scope_sets: Collection[str],
         kinds: Collection[Kind],
         labels: frozenset[str],
@@ -241,12 +240,13 @@ class IndexFile:
     ) -> list[Near]:
         """The rows nearest to `question`, nearest first, then those of `also`."""
         wanted = self._wanted(scope_sets, kinds, labels, live_only, limit, copies)
-        if space not in self.vectors.numbers or not wanted.scope_sets or not wanted.kinds:
+        if question.space not in self.vectors.numbers or not wanted.scope_sets or not wanted.kinds:
             return []
         rows: list[int] = []
         for some in _batches(list(also)):
             rows += [row for (row,) in self._db.execute(f"SELECT row FROM entry WHERE ref IN ({_marks(some)})", some)]
-        hits = self.vectors.near(space, np.frombuffer(question, vectortable.SINGLE), wanted, rows)
+        vector = np.frombuffer(question.vector, vectortable.SINGLE)
+        hits = self.vectors.near(question.space, vector, wanted, rows)
         named = self._named([hit.row for hit in hits])
         assistant, asks = self.index.columns.assistant, self.index.columns.asks
         return [

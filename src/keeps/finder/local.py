@@ -19,7 +19,7 @@ from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar, cast
 
 import snowballstemmer  # pyright: ignore[reportMissingTypeStubs]
 
-from keeps.core.spaces import Coverage, Space
+from keeps.core.spaces import Coverage, Point, Space
 from keeps.finder import vectortable
 from keeps.finder.base import ALL_KINDS, Entry, FinderFull, FinderLost, Found, Kind, Name, Near, Stored
 from keeps.finder.indexfile import IndexFile
@@ -148,10 +148,9 @@ class LocalFinder:
         """(ref, unit) of entries that should have a vector of `space` and have none, scope sets by turns."""
         return await self._use(IndexFile.lacking, space, scope_sets, limit)
 
-    async def near(  # noqa: PLR0913 the same as `find`, and what is near to what
+    async def near(
         self,
-        space: Space,
-        question: bytes,
+        question: Point,
         scope_sets: Collection[str],
         *,
         kinds: Collection[Kind] = ALL_KINDS,
@@ -166,11 +165,9 @@ class LocalFinder:
         Raises:
             ValueError: `question` is of another length than the space's vectors.
         """
-        if len(question) != space.dims * vectortable.SINGLE.itemsize:
-            raise ValueError(f"not a question of {space.dims} numbers")
-        return await self._use(
-            IndexFile.near, space, question, scope_sets, kinds, labels, live_only, limit, also, copies
-        )
+        if len(question.vector) != question.space.dims * vectortable.SINGLE.itemsize:
+            raise ValueError(f"not a question of {question.space.dims} numbers")
+        return await self._use(IndexFile.near, question, scope_sets, kinds, labels, live_only, limit, also, copies)
 
     async def names_in(self, query: str, scope_sets: Collection[str]) -> list[Name]:
         """Names of entities that `query` mentions, from left to right."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from keeps.core.spaces import Space
+from keeps.core.spaces import Point, Space
 from keeps.models.base import Embedder, EmbedderLost, Vectors
 from keeps.models.checked import Checked
 
@@ -86,8 +86,8 @@ class Watched:
         """One vector a text, for rows. Raises: EmbedderLost."""
         return await self._embedder.embed(texts)
 
-    async def question(self, text: str, deadline_s: float) -> tuple[Space, bytes] | None:
-        """The vector of a question, little-endian 32-bit floats; None when there is none in time.
+    async def question(self, text: str, deadline_s: float) -> Point | None:
+        """Where a question lies; None when there is none in time.
 
         A call that is late runs on; until it ends, no other question is sent after it.
         """
@@ -102,7 +102,7 @@ class Watched:
             return None
         if call.cancelled() or call.exception() is not None or self._space is None:
             return None
-        return self._space, call.result()[0].astype("<f4").tobytes()
+        return Point(self._space, call.result()[0].astype("<f4").tobytes())
 
     async def close(self) -> None:
         """Give up the calls that run, and let go of the model."""

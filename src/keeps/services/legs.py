@@ -15,7 +15,7 @@ from keeps.core import routing
 from keeps.core.entities import EntityRef
 from keeps.core.fusion import FULL_LEG, Signals
 from keeps.core.modes import Include, Mode
-from keeps.core.spaces import Space
+from keeps.core.spaces import Point
 from keeps.core.traces import Leg
 from keeps.finder.base import Found, Name, Near
 from keeps.services import vectors
@@ -76,7 +76,7 @@ class Search:
     def __init__(self, context: Context, question: Question) -> None:
         self._context = context
         self._question = question
-        self._meaning: tuple[Space, bytes] | None = None
+        self._meaning: Point | None = None
         self._entities: list[EntityRef] = []
         self._graph: Graph | None = None
         self.found = Looked()
@@ -178,11 +178,9 @@ class Search:
             return {}
         if others:
             await asyncio.wait(others, timeout=_ALSO_WAIT_S)
-        space, vector = self._meaning
         limit = self._limit(pool)
         found = await self._context.finder.near(
-            space,
-            vector,
+            self._meaning,
             question.sets,
             kinds=question.kinds,
             labels=question.labels,

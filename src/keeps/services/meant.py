@@ -54,7 +54,7 @@ async def meant_by(context: Context, words: str, scope_sets: Collection[str]) ->
     if question is None:
         return Meant(late=not whole or vectors.why_not(context) is not None)
     try:
-        found = await context.finder.near(*question, scope_sets, limit=_LOOKED_AT)
+        found = await context.finder.near(question, scope_sets, limit=_LOOKED_AT)
     except FinderLost:
         return Meant(late=True)
     enough = [near.ref for near in found if near.cosine >= NEAR_ENOUGH]

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 from keeps.core import contexts as core_contexts
 from keeps.core.errors import Invalid, KeepsError
 from keeps.core.generations import IndexMode, IndexStatus, SpaceStatus
-from keeps.core.spaces import Coverage, Space
+from keeps.core.spaces import Coverage, Point, Space
 from keeps.finder.base import FinderLost
 from keeps.models.base import EmbedderLost
 from keeps.services import index
@@ -56,8 +56,8 @@ class Embedded(Protocol):
     def vectors(self) -> VectorFollower: ...
 
 
-async def meaning_of(context: Embedded, question: str, deadline_s: float) -> tuple[Space, bytes] | None:
-    """The question's vector, little-endian 32-bit floats, and the space it is to be compared in.
+async def meaning_of(context: Embedded, question: str, deadline_s: float) -> Point | None:
+    """Where a question lies, in the space that answers now.
 
     None when there is none in time; `why_not` then says whether that is a fault. Never raises.
     """
@@ -198,7 +198,7 @@ class VectorFollower:
         loading = own is not None and not own.loaded and own.fault is None and self._pause.fault is None
         return max(usual_s, LOAD_PATIENCE_S) if loading else usual_s
 
-    async def question(self, text: str, deadline_s: float) -> tuple[Space, bytes] | None:
+    async def question(self, text: str, deadline_s: float) -> Point | None:
         """See `meaning_of`."""
         self._hasten()
         until = time.monotonic() + self.patience_s(deadline_s)
@@ -213,7 +213,7 @@ class VectorFollower:
             kept = self._questions.get(key)
             if kept is not None:
                 self._questions.move_to_end(key)
-                return generation.space, kept
+                return Point(generation.space, kept)
             found = await watched.question(text, until - time.monotonic())
             if found is not None and found[0] == generation.space and self.mode is IndexMode.HYBRID:
                 self._questions[key] = found[1]
