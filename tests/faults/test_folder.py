@@ -22,7 +22,8 @@ async def test_a_second_server_is_refused_and_others_use_the_first(tmp_path: Pat
             assert second.launch().wait(60) == 2
         finally:
             second.give_up()
-        (said,) = second.told().strip().splitlines()
+        opening, said = second.told().strip().splitlines()
+        assert opening.startswith("Opening ")
         assert "Another keeps process owns the folder" in said
         async with Memory.open(folder) as memory:
             assert memory.owner is False
@@ -48,7 +49,7 @@ with Owner(folder) as owner, owner.client() as http:
 subprocess.run(["mount", "-o", "remount,ro", "/mnt"], check=True)
 serve = [sys.executable, "-m", "keeps", "serve", "--port", "0", "--data", str(folder)]
 done = subprocess.run(serve, capture_output=True, text=True)
-print(done.returncode, done.stderr.strip())
+print(done.returncode, done.stderr.strip().splitlines()[-1])
 for command in (["recall", "lamp"], ["remember", "more"]):
     done = keeps(command[0], "--data", str(folder), *command[1:])
     print(done.exit_code, done.stderr.strip())

@@ -35,11 +35,12 @@ def killed(tmp_path: Path) -> Iterator[Server]:
 
 
 def refused(server: Server) -> str:
-    """Why the server will not start: in one line, without a trace of its own code."""
+    """Why the server will not start: in one line after the one that says what it opens, without a trace of its code."""
     before = len(server.told())
     process = server.launch()
     assert process.wait(READY_S) == 2, server.told()
-    (line,) = server.told()[before:].strip().splitlines()
+    opening, line = server.told()[before:].strip().splitlines()
+    assert opening.startswith("Opening ")
     return line
 
 
