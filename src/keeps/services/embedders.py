@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Final
 
 from keeps.core.spaces import Point, Space
@@ -17,6 +18,13 @@ NONE: Final = "none"
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
 """After a failure nobody asks for a second, after each further one twice as long, a minute at most."""
+
+
+async def happens(event: asyncio.Event, within_s: float) -> None:
+    """Wait for an event, `within_s` seconds at most."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            await event.wait()
 
 
 class Pause:

@@ -15,7 +15,7 @@ from keeps.core.spaces import Space
 from keeps.finder.base import FinderLost
 from keeps.models.base import EmbedderLost
 from keeps.services import index
-from keeps.services.embedders import Embedders, Watched
+from keeps.services.embedders import Embedders, Watched, happens
 from keeps.services.index import Indexed
 from keeps.store import commit as store_commit
 from keeps.store import vectors as store_vectors
@@ -230,13 +230,8 @@ class Filling:
     async def _load(self, watched: Watched) -> None:
         if not watched.loaded:
             if not watched.at_hand:
-                await self._wait_to_load()
+                await happens(self.asked, LOAD_AFTER_S)
             await watched.space()
-
-    async def _wait_to_load(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LOAD_AFTER_S):
-                await self.asked.wait()
 
     async def _keep(self, work: _Work, made: Mapping[str, bytes], seen: _Round) -> None:
         """Save vectors in the record, as far as their rows are still there, then in the index."""

@@ -22,7 +22,7 @@ from keeps.core.spaces import Coverage, Point, Space
 from keeps.finder.base import FinderLost
 from keeps.models.base import EmbedderLost
 from keeps.services import index
-from keeps.services.embedders import Embedders, Pause, Watched
+from keeps.services.embedders import Embedders, Pause, Watched, happens
 from keeps.services.filling import Behind, Filling
 from keeps.services.index import Indexed
 from keeps.store import vectors as store_vectors
@@ -204,10 +204,10 @@ class VectorFollower:
         until = time.monotonic() + self.patience_s(deadline_s)
         await self._begun(until)
         for generation in (self._filling.turnout.answers, self._filling.turnout.fills):
-            watched = (
-                self._filling.watched(generation) if generation is not None and self._own()[0] is not None else None
-            )
-            if generation is None or watched is None:
+            if generation is None or self._own()[0] is None:
+                continue
+            watched = self._filling.watched(generation)
+            if watched is None:
                 continue
             key = hmac.digest(self._secret, f"{generation.space.model}\0{text}".encode("utf-8", "replace"), "sha256")
             kept = self._questions.get(key)
@@ -215,8 +215,8 @@ class VectorFollower:
                 self._questions.move_to_end(key)
                 return Point(generation.space, kept)
             found = await watched.question(text, until - time.monotonic())
-            if found is not None and found[0] == generation.space and self.mode is IndexMode.HYBRID:
-                self._questions[key] = found[1]
+            if found is not None and found.space == generation.space and self.mode is IndexMode.HYBRID:
+                self._questions[key] = found.vector
                 if len(self._questions) > _QUESTIONS_KEPT:
                     self._questions.popitem(last=False)
                 return found
@@ -228,9 +228,7 @@ class VectorFollower:
             left_s = until - time.monotonic()
             if left_s <= 0 or self._own()[0] is None:
                 return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(left_s):
-                    await self._progress.wait()
+            await happens(self._progress, left_s)
 
     async def fill(self, scope_sets: Collection[str], *, rows: int = 32, budget_s: float = 0.05) -> bool:
         """See `fill` of this module."""
@@ -241,11 +239,10 @@ class VectorFollower:
         until = time.monotonic() + self.patience_s(budget_s)
         try:
             while True:
-                progress, generation = self._progress, self._filling.turnout.answers
+                progress = self._progress
                 if own is None:
                     return False
-                space = generation.space if generation is not None else Space(own.model, 1)
-                if not await self._at.finder.lacking(space, scope_sets, limit=rows):
+                if not await self._at.finder.lacking(self._answering(own), scope_sets, limit=rows):
                     return True
                 left_s = until - time.monotonic()
                 if left_s <= 0 or own.fault is not None or self._pause.left_s:
@@ -253,11 +250,14 @@ class VectorFollower:
                 self._filling.first.update(scope_sets)
                 self._woken.set()
                 self._hurry.set()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(left_s):
-                        await progress.wait()
+                await happens(progress, left_s)
         except FinderLost:
             return False
+
+    def _answering(self, own: Watched) -> Space:
+        """The space questions are answered from; before there is one, a space that everything lacks."""
+        answers = self._filling.turnout.answers
+        return answers.space if answers is not None else Space(own.model, 1)
 
     async def room(self, scope_set: str, *, rows: int = BACKLOG, timeout_s: float = BACKLOG_WAIT_S) -> None:
         """Wait while more than `rows` units of a scope set lack the vector they are found by, `timeout_s` at most.
@@ -272,16 +272,12 @@ class VectorFollower:
             left_s = until - time.monotonic()
             if own is None or left_s <= 0 or own.fault is not None or self._pause.fault is not None:
                 return
-            answers = self._filling.turnout.answers
-            space = answers.space if answers is not None else Space(own.model, 1)
             try:
-                if len(await self._at.finder.lacking(space, {scope_set}, limit=rows + 1)) <= rows:
+                if len(await self._at.finder.lacking(self._answering(own), {scope_set}, limit=rows + 1)) <= rows:
                     return
             except FinderLost:
                 return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(left_s):
-                    await progress.wait()
+            await happens(progress, left_s)
 
     async def status(self) -> IndexStatus:
         """What there is and what is left to do. Raises: Unavailable when the record does not answer."""
@@ -322,9 +318,7 @@ class VectorFollower:
     async def _follow(self) -> None:
         while True:
             await self._woken.wait()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LINGER_S):
-                    await self._hurry.wait()
+            await happens(self._hurry, LINGER_S)
             self._hurry.clear()
             self._woken.clear()
             try:
