@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from keeps.core import fusion, weights
 from keeps.core.duplicates import Comparison, Said
@@ -289,32 +289,36 @@ def _current_first(ranked: Sequence[_Read]) -> list[_Read]:
         if isinstance(one.hit.row, Fact):
             row = one.hit.row
             slots.setdefault((row.entity, row.key, row.scope.id), []).append(place)
-    ordered = list(ranked)
-    for places in slots.values():
-        if len(places) > 1:
-            best = sorted((ranked[place] for place in places), key=_standing, reverse=True)
-            for place, one in zip(places, best, strict=True):
-                ordered[place] = one
-    return ordered
+    return _sorted_within(ranked, slots.values(), _standing)
 
 
 def _newest_first(ranked: Sequence[_Read]) -> list[_Read]:
     """Of notes of one entity that answer equally well the newest takes the best of their places: it may correct the
     others, and nothing else says so."""
-    ordered = list(ranked)
-    alike: dict[tuple[object, ...], list[int]] = {}
+    groups: list[list[int]] = []
+    last: dict[tuple[object, ...], list[int]] = {}
     for place, one in enumerate(ranked):
         row, said = one.hit.row, one.candidate.mark.signals
         if not isinstance(row, Fact) or row.control.kind != _NOTE or said.share < _SAME_SHARE:
             continue
         about = (row.entity, row.scope.id, one.place[:2])
-        places = alike.setdefault(about, [])
-        if places and not _answer_alike(ranked[places[0]].candidate, one.candidate):
-            places = alike[about] = []
+        places = last.get(about)
+        if places is None or not _answer_alike(ranked[places[0]].candidate, one.candidate):
+            places = last[about] = []
+            groups.append(places)
         places.append(place)
-        newest = sorted((ranked[at] for at in places), key=lambda note: note.hit.at, reverse=True)
-        for at, note in zip(places, newest, strict=True):
-            ordered[at] = note
+    return _sorted_within(ranked, groups, lambda note: note.hit.at)
+
+
+def _sorted_within(
+    ranked: Sequence[_Read], groups: Iterable[Sequence[int]], key: Callable[[_Read], Any]
+) -> list[_Read]:
+    """The rows with those of each group, given by their places, by falling `key` in these same places."""
+    ordered = list(ranked)
+    for places in groups:
+        best = sorted((ranked[place] for place in places), key=key, reverse=True)
+        for place, one in zip(places, best, strict=True):
+            ordered[place] = one
     return ordered
 
 

@@ -166,20 +166,24 @@ async def _found(context: Context, question: Question, request: Recall) -> _Foun
     await search.look()
     fused = _fused(looked, {})
     answer = await reader.answer(candidates(looked.marks, fused))
+    tier, reason = _enough(answer, looked, search)
+    if not reason:
+        tier, reason = Tier.ESCALATED, _WIDER if answer.best < ENOUGH else _CROWDED
+        await search.look_further()
+        fused = _fused(looked, {one.ref: one.score for one in fused})
+        answer = await reader.answer(candidates(looked.marks, fused))
+    return _Found(answer=answer, looked=looked, weights=fused[0].weights if fused else {}, tier=tier, reason=reason)
+
+
+def _enough(answer: Answer, looked: Looked, search: Search) -> tuple[Tier, str]:
+    """Why there is no need, or no way, to look further; an empty reason when there is."""
     if answer.direct:
-        return _Found(answer=answer, looked=looked, weights=_weights(fused), tier=Tier.DIRECT, reason=_SLOT)
+        return Tier.DIRECT, _SLOT
     if looked.broad:
-        return _Found(answer=answer, looked=looked, weights=_weights(fused), reason=_EVERYTHING)
+        return Tier.HYBRID, _EVERYTHING
     if answer.best >= ENOUGH and not (answer.crowded and looked.full):
-        return _Found(answer=answer, looked=looked, weights=_weights(fused), reason=_ABOVE)
-    if not search.can_look_further:
-        return _Found(answer=answer, looked=looked, weights=_weights(fused), reason=_NOTHING_WIDER)
-    first = answer
-    await search.look_further()
-    fused = _fused(looked, {one.ref: one.score for one in fused})
-    answer = await reader.answer(candidates(looked.marks, fused))
-    why = _WIDER if first.best < ENOUGH else _CROWDED
-    return _Found(answer=answer, looked=looked, weights=_weights(fused), tier=Tier.ESCALATED, reason=why)
+        return Tier.HYBRID, _ABOVE
+    return Tier.HYBRID, "" if search.can_look_further else _NOTHING_WIDER
 
 
 def _fused(looked: Looked, before: Mapping[str, float]) -> list[Fused]:
@@ -188,10 +192,6 @@ def _fused(looked: Looked, before: Mapping[str, float]) -> list[Fused]:
     if not before:
         return list(fused)
     return [replace(one, score=max(one.score, before.get(one.ref, 0.0))) for one in fused]
-
-
-def _weights(fused: Sequence[Fused]) -> Mapping[str, float]:
-    return fused[0].weights if fused else {}
 
 
 def _trace(question: Question, caller: Caller, request: Recall, found: _Found, started: float) -> ReadTrace:
