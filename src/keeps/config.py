@@ -27,8 +27,9 @@ class Config(BaseSettings):
     engine_namespace: str = Field(default="keeps", description="Namespace on a SurrealDB server.")
     engine_user: str | None = Field(default=None, description="User on a SurrealDB server.")
     engine_password: SecretStr | None = Field(default=None, description="Password of that user.")
-    policy: Literal["automatic"] = Field(
-        default="automatic", description="What may be kept without asking. Only `automatic` exists so far."
+    policy: Literal["deliberate", "operational", "automatic"] = Field(
+        default="deliberate",
+        description="What a new context may keep without asking: nothing, what is no person's, or everything.",
     )
     delegation: Literal["any", "manage"] = Field(
         default="manage",

@@ -22,6 +22,7 @@ from keeps.core.errors import (
     Unavailable,
     Unprocessable,
 )
+from keeps.core.policy import Preset
 from keeps.services import access, contexts
 from keeps.services.contexts import ContextChange, NewContext
 from keeps.services.runtime import Runtime, open_runtime
@@ -96,11 +97,13 @@ async def test_parallel_bootstraps_make_one_context(rt: Runtime) -> None:
     await access.authenticate(rt, made[0].context, made[0].owner_key, None)
 
 
-async def test_other_policies_are_refused(rt: Runtime) -> None:
-    for policy in ("deliberate", "operational", "whatever"):
-        with pytest.raises(Invalid, match="automatic"):
-            await contexts.bootstrap(rt, "acme", policy=policy)
+async def test_a_policy_there_is_not_is_refused(rt: Runtime) -> None:
+    with pytest.raises(Invalid, match="deliberate"):
+        await contexts.bootstrap(rt, "acme", policy="whatever")
     assert await contexts.list_all(rt) == []
+    await contexts.bootstrap(rt, "acme", policy="operational")
+    assert (await contexts.get(rt, "acme")).config["policy"] == "operational"
+    assert (await rt.context("acme")).consent.settings.policy is Preset.OPERATIONAL
 
 
 REFUSED_IDS = (
@@ -154,7 +157,8 @@ async def test_bad_configuration_is_refused(rt: Runtime) -> None:
         ({"reconciliation": 7}, Invalid),
         ({"allow_self_service_keys": "yes"}, Invalid),
         ({"models": {"embedding": "openai/other"}}, Invalid),
-        ({"policy": "deliberate"}, Invalid),
+        ({"policy": "lenient"}, Invalid),
+        ({"policy": ["automatic"]}, Invalid),
         ({"note": "x" * 70_000}, Invalid),
         ({"providers": {"openai": {"api_key": "s"}}}, NotImplementedYet),
     ]

@@ -12,25 +12,30 @@ from typing import Annotated, Final
 import typer
 
 from keeps.cli.reach import note, settings, show_json
-from keeps.config import DEFAULT_HOST, DEFAULT_PORT
+from keeps.config import DEFAULT_HOST, DEFAULT_PORT, Config
+from keeps.core.policy import Preset
 from keeps.memory import DEFAULT_CONTEXT, DEFAULT_FOLDER
 
 app = typer.Typer()
 
-_AUTOMATIC: Final = "automatic"
 _HALF: Final = "keeps.cli.serving"
 """Loaded once a line is printed: it takes a second or more."""
 
 Data = Annotated[Path, typer.Option(metavar="DIR", envvar="KEEPS_DATA", help="The data folder.")]
 
 
-def _policy(name: str) -> str:
-    if name != _AUTOMATIC:
-        raise typer.BadParameter("only automatic exists so far: asking a person first is not there yet")
-    return name
+Policy = Annotated[
+    Preset | None,
+    typer.Option(
+        envvar="KEEPS_POLICY",
+        help="What a new memory keeps without asking: nothing (deliberate), what is no person's, or everything.",
+        show_default=Preset.DELIBERATE.value,
+    ),
+]
 
 
-Policy = Annotated[str, typer.Option(callback=_policy, help="What may be kept without asking.")]
+def _config(data: Path, policy: Preset | None) -> Config:
+    return settings(data=data.expanduser(), **({"policy": policy.value} if policy else {}))
 
 
 @app.command(epilog="Example: keeps serve --data ./memory --port 9090")
@@ -38,13 +43,13 @@ def serve(
     data: Data = DEFAULT_FOLDER,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = DEFAULT_HOST,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = DEFAULT_PORT,
-    policy: Policy = _AUTOMATIC,
+    policy: Policy = None,
 ) -> None:
     """Answer over HTTP until told to stop. An empty folder gets a context, whose keys are printed once."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for noisy in ("uvicorn", "uvicorn.error", "httpx", "mcp"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    config = settings(data=data.expanduser(), policy=policy)
+    config = _config(data, policy)
     note(f"Opening {config.data} …")
     asyncio.run(_half().serve(config, host, port))
 
@@ -53,11 +58,11 @@ def serve(
 def bootstrap(
     data: Data = DEFAULT_FOLDER,
     context: Annotated[str, typer.Option(metavar="ID", help="The name of the new memory.")] = DEFAULT_CONTEXT,
-    policy: Policy = _AUTOMATIC,
+    policy: Policy = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
 ) -> None:
     """Make a context with an owner and an agent. The keys are printed once."""
-    config = settings(data=data.expanduser(), policy=policy)
+    config = _config(data, policy)
     minted = asyncio.run(_half().bootstrap(config, context))
     endpoint = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}"
     if json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import signal
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Final
 
@@ -19,6 +20,12 @@ from keeps.services.context import count_waiting
 from keeps.services.contexts import Bootstrapped
 from keeps.services.runtime import open_runtime
 from keeps.store.owner import FolderLock
+
+_MEANS: Final[Mapping[str, str]] = {
+    "deliberate": "what agents write waits for the person it is about",
+    "operational": "what agents write about a person waits for that person; the rest is kept, labelled as unconfirmed",
+    "automatic": "what agents write is kept without asking, labelled as unconfirmed",
+}
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -53,7 +60,7 @@ def _tell(config: Config, owned: Owned, host: str, waiting: int) -> None:
     if owned.minted is not None:
         tell_keys(owned.minted)
     typer.echo(f"keeps {version('keeps')} answers at {owned.endpoint}, from {config.data}")
-    typer.echo(f"policy         {config.policy}: what agents write is kept without asking, labelled as unconfirmed")
+    typer.echo(f"policy         {config.policy}: {_MEANS[config.policy]}")
     typer.echo(f"pending        {waiting} {'proposal waits' if waiting == 1 else 'proposals wait'} for a decision")
     typer.echo(f"docs           {owned.endpoint}/docs")
     if not _is_loopback(host):

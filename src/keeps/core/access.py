@@ -55,6 +55,19 @@ class PrincipalKind(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Role(StrEnum):
+    """What a principal may decide besides its grants: everything, the settings, what is shared, or what is its own.
+
+    Every person is the subject of the memory under their home; the other roles are given. None of them lets an agent
+    confirm anything.
+    """
+
+    OWNER = "owner"
+    ADMIN = "admin"
+    CURATOR = "curator"
+    SUBJECT = "subject"
+
+
 class DelegationRule(StrEnum):
     """Who may act on behalf of another: any key, or only one that manages grants over the other's scopes."""
 
@@ -207,6 +220,7 @@ class Principal:
     home: ScopePath | None = None
     external_id: str | None = None
     trusted_writer: bool = False
+    roles: frozenset[Role] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

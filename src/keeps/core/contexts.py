@@ -10,10 +10,7 @@ from typing import Any, Final, cast
 from keeps.core.errors import Invalid, NotImplementedYet, Unprocessable
 from keeps.core.fusion import MIN_SCORE
 from keeps.core.generations import IndexMode
-
-AUTOMATIC: Final = "automatic"
-"""The policy under which everything is kept without asking."""
-PLANNED_POLICIES: Final = ("deliberate", "operational")
+from keeps.core.policy import Preset
 
 ROUTE_WORDS: Final = frozenset({"health", "contexts", "verbs", "migrations"})
 FOLDER_NAMES: Final = frozenset(
@@ -32,7 +29,7 @@ MAX_EMBEDDER_CHARS: Final = 200
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 DEFAULTS: Final[Mapping[str, Any]] = {
-    "policy": AUTOMATIC,
+    "policy": Preset.DELIBERATE.value,
     "llm_extraction_enabled": False,
     "pii_redaction_enabled": False,
     "reconciliation": {"confidence_floor": 0.7},
@@ -56,12 +53,10 @@ def check_context_id(context_id: str) -> None:
         raise Unprocessable(f"{context_id} is a reserved name: choose another for the context")
 
 
-def check_policy(policy: str) -> None:
-    """Raises: Invalid for a policy that this version does not have."""
-    if policy in PLANNED_POLICIES:
-        raise Invalid(f"the policy {policy} asks people for consent, which this version cannot: use {AUTOMATIC}")
-    if policy != AUTOMATIC:
-        raise Invalid(f"bad policy: use {AUTOMATIC}")
+def check_policy(policy: object) -> None:
+    """Raises: Invalid for a policy there is not."""
+    if not isinstance(policy, str) or policy not in {preset.value for preset in Preset}:
+        raise Invalid(f"bad policy: use one of {', '.join(Preset)}")
 
 
 def merged(config: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,7 +94,7 @@ def check_config(config: Mapping[str, Any]) -> None:
         value = _at(config, path)
         if value is not None and not fits(value):
             raise Invalid(f"bad config: {path} must be {wanted}")
-    check_policy(str(config.get("policy", AUTOMATIC)))
+    check_policy(config.get("policy", Preset.DELIBERATE.value))
 
 
 def _at(config: Mapping[str, Any], path: str) -> Any:

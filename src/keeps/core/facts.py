@@ -24,11 +24,19 @@ class Category(StrEnum):
 
 
 class Status(StrEnum):
-    """Where a row stands. Only `CONFIRMED` rows answer questions about the present."""
+    """Where a row stands. Only `CONFIRMED` rows answer questions about the present.
 
+    What is proposed, quarantined or rejected is a proposal and no row yet; of what is forgotten or rejected the text is
+    gone.
+    """
+
+    PROPOSED = "proposed"
+    QUARANTINED = "quarantined"
     CONFIRMED = "confirmed"
     SUPERSEDED = "superseded"
     EXPIRED = "expired"
+    REJECTED = "rejected"
+    FORGOTTEN = "forgotten"
 
 
 class Origin(StrEnum):
@@ -42,6 +50,7 @@ class Origin(StrEnum):
     AUTO_ACCEPTED = "auto_accepted"
     AGENT_INFERRED = "agent_inferred"
     DERIVED = "derived"
+    IMPORTED = "imported"
 
 
 class Pillar(StrEnum):
@@ -60,6 +69,7 @@ TRUST: Mapping[Origin, float] = {
     Origin.AUTO_ACCEPTED: 0.60,
     Origin.AGENT_INFERRED: 0.40,
     Origin.DERIVED: 0.30,
+    Origin.IMPORTED: 0.40,
 }
 """Weight of a row by who stands behind it, 0..1: ranking, gates and labels use it."""
 
@@ -91,11 +101,13 @@ AUTHORITATIVE_SOURCES = frozenset({"document", "upsert"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where a row came from. `ref` names a row (`turn:<id>`), `trust` is the prior of the kind of source."""
+    """Where a row came from. `ref` names a row (`turn:<id>`), `run` the run of an agent, `trust` is the prior of the
+    kind of source."""
 
     kind: str
     ref: str | None = None
     session: str | None = None
+    run: str | None = None
     trust: float
 
     @property
@@ -106,7 +118,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """What people and policy decide about a row, apart from what it says."""
+    """What people and policy decide about a row, apart from what it says.
+
+    `sensitivity`: `normal`, `personal` or `sensitive`; `topics`: what it is about, by class. `taint`: where text that
+    nobody here vouches for came from; it spreads to whatever is derived. `derived_from`: the rows, as `table:id`, it
+    was made of. `status_*`: the last move, why, by whom (`user`, `policy:…`, `sweep`, a principal), when.
+    """
 
     kind: str = "fact"
     status: Status = Status.CONFIRMED
@@ -114,11 +131,18 @@ class Control:
     trust: float = TRUST[Origin.AUTO_ACCEPTED]
     user_confirmed: bool = False
     sensitivity: str = "normal"
+    topics: frozenset[str] = frozenset()
     taint: frozenset[str] = frozenset()
     flags: frozenset[str] = frozenset()
     muted: bool = False
     pinned: bool = False
     expires_at: datetime | None = None
+    derived_from: tuple[str, ...] = ()
+    proposed_by: str | None = None
+    confirmed_by: str | None = None
+    status_reason: str | None = None
+    status_by: str | None = None
+    status_at: datetime | None = None
     rev: int = 1
     fingerprint: str = ""
 

@@ -26,6 +26,7 @@ LABELS: Final[Mapping[Origin, str]] = {
     Origin.AUTO_ACCEPTED: "kept by a rule, not confirmed",
     Origin.AGENT_INFERRED: "guess, not confirmed",
     Origin.DERIVED: "guess from other memories",
+    Origin.IMPORTED: "imported, not confirmed",
 }
 """What a model reads about who stands behind a memory."""
 

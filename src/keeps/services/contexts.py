@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from keeps.core import contexts as core_contexts
-from keeps.core.access import Grants, Principal, PrincipalId, PrincipalKind, Verb
+from keeps.core.access import Grants, Principal, PrincipalId, PrincipalKind, Role, Verb
 from keeps.core.contexts import MAX_DESCRIPTION_CHARS, RESERVED_NAMESPACES
 from keeps.core.errors import Conflict, Invalid, NotFound, Unprocessable
 from keeps.core.scopes import EVERYTHING, Pattern, ScopePath
@@ -98,7 +98,7 @@ async def create(rt: Runtime, request: NewContext) -> ContextRow:
     return await get(rt, row.id)
 
 
-async def bootstrap(rt: Runtime, context_id: str, *, policy: str = core_contexts.AUTOMATIC) -> Bootstrapped:
+async def bootstrap(rt: Runtime, context_id: str, *, policy: str | None = None) -> Bootstrapped:
     """A new context with an owner and an agent, their keys, and a management key.
 
     The owner's and the agent's key also stay in the data folder, for commands run beside it.
@@ -106,10 +106,9 @@ async def bootstrap(rt: Runtime, context_id: str, *, policy: str = core_contexts
     Raises:
         Unprocessable: the id is malformed or reserved.
         Conflict: the id is taken, or differs only in case from one that is.
-        Invalid: a policy that this version does not have.
+        Invalid: a policy there is not.
     """
-    core_contexts.check_policy(policy)
-    request = NewContext(id=context_id, config={"policy": policy})
+    request = NewContext(id=context_id, config={"policy": policy} if policy else {})
     row = _checked(rt, request)
     async with rt.registering:
         await _check_free(rt, context_id)
@@ -277,7 +276,7 @@ def _checked(rt: Runtime, request: NewContext) -> ContextRow:
         database=store_contexts.database_of(request.id),
         created_at=rt.clock(),
         description=request.description,
-        config=core_contexts.merged({}, request.config),
+        config=core_contexts.merged({"policy": rt.config.policy}, request.config),
         enforcement_blocked=request.enforcement_blocked,
     )
 
@@ -314,7 +313,14 @@ def _reserved(request: NewContext) -> list[Principal]:
 
 def _people() -> list[Principal]:
     return [
-        Principal(id=OWNER, display_name="Owner", kind=PrincipalKind.HUMAN, grants=_ALL, home=OWNER_HOME),
+        Principal(
+            id=OWNER,
+            display_name="Owner",
+            kind=PrincipalKind.HUMAN,
+            grants=_ALL,
+            home=OWNER_HOME,
+            roles=frozenset({Role.OWNER}),
+        ),
         Principal(id=AGENT, display_name="Agent", kind=PrincipalKind.AGENT, grants=_AGENT_GRANTS, home=OWNER_HOME),
     ]
 

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from keeps.config import Config
+from keeps.core import audit
+from keeps.core.audit import FIRST
 from keeps.core.contexts import FOLDER_NAMES, LAID_ASIDE
 from keeps.core.errors import Invalid, NotFound, StoreRefused
 from keeps.core.facts import RowId
@@ -31,16 +33,19 @@ from keeps.finder.local import LocalFinder
 from keeps.models.base import Embedder
 from keeps.models.opened import open_embedder, provider_of
 from keeps.services import index
+from keeps.services.consent import Consent, settings_of
 from keeps.services.embedders import Embedders
 from keeps.services.index import Changes, Indexed
 from keeps.services.trace_buffer import TraceBuffer
 from keeps.services.vectors import VectorFollower
+from keeps.store import audit as store_audit
 from keeps.store import commit as store_commit
 from keeps.store import contexts as store_contexts
 from keeps.store import erase as store_erase
 from keeps.store import keys as store_keys
 from keeps.store import ledger as store_ledger
 from keeps.store import meta as store_meta
+from keeps.store import principals as store_principals
 from keeps.store import scopes as store_scopes
 from keeps.store import secrets as store_secrets
 from keeps.store import swap as store_swap
@@ -113,7 +118,10 @@ class Context:
     watermark: Watermark
     config: Mapping[str, Any]
     embedders: Embedders
+    consent: Consent
     enforcement_blocked: bool = False
+    audit_head: tuple[int, str] = (0, FIRST)
+    """The number and the seal of the last row of the audit."""
     sets: ScopeSets = field(default_factory=ScopeSets)
     nodes: set[ScopePath] = field(default_factory=set[ScopePath])
     threads: dict[str, Thread] = field(default_factory=dict[str, "Thread"])
@@ -168,7 +176,9 @@ class Context:
         async with self._committing:
             if batch.deletes or any(patch["id"].table_name in ("turn", "session") for patch in batch.patches):
                 self.threads.clear()
+            head = self._seal(batch)
             number = await store_commit.commit(self.db, batch)
+            self.audit_head = head
             self.turns_written += len(batch.turns)
             self.watermark.write(self.db.name, number)
             for row in batch.scope_sets:
@@ -178,6 +188,21 @@ class Context:
                 await index.follow(self.indexed, number, changes)
                 self.vectors.wake()
             return number
+
+    def _seal(self, batch: Batch) -> tuple[int, str]:
+        """Give the audit entries of a batch their places; the head of the audit once it is written."""
+        seq, mac = self.audit_head
+        batch.audits = []
+        for entry in batch.entries:
+            sealed = audit.sealed(self.audit_secret, seq + 1, batch.at, entry, mac)
+            batch.audits.append(store_audit.to_row(sealed))
+            seq, mac = sealed.seq, sealed.mac
+        return seq, mac
+
+    @property
+    def audit_secret(self) -> bytes:
+        """What the audit is sealed with."""
+        return hmac.new(self.secret, b"audit", sha256).digest()
 
     async def _save_traces(self, traces: Sequence[ReadTrace]) -> None:
         """Write traces between two commits. A question whose answer was erased since loses its text, and so does one
@@ -286,7 +311,11 @@ class Runtime:
             watermark=self.watermark,
             config=row.config,
             embedders=self.embedders,
+            consent=Consent(
+                settings=settings_of(row.config, self.config.policy), homes=await store_principals.homes(db)
+            ),
             enforcement_blocked=row.enforcement_blocked,
+            audit_head=await store_audit.head(db),
         )
         await store_scopes.load_scope_sets(db, context.sets)
         context.nodes.update(node.path for node in await store_scopes.list_nodes(db))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final, LiteralString
 
+from keeps.core.audit import Entry
 from keeps.store.db import Db, RecordID
 from keeps.store.rows import Record, key_of
 
@@ -24,6 +25,7 @@ class Batch:
     `patches`: `{id, set}`, rows that change; a field set to `None` is removed.
     `puts`: whole rows written over what was there; `deletes`: ids of rows that go, with their edges.
     `vectors`: rows, as `table:id`, whose vectors go, also those that come while this is prepared.
+    `entries`: what the audit says of this commit; `audits`: the same as sealed rows, made when it is its turn.
     """
 
     at: datetime
@@ -50,6 +52,8 @@ class Batch:
     deletes: list[RecordID] = field(default_factory=list[RecordID])
     vectors: list[str] = field(default_factory=list[str])
     jobs: list[Record] = field(default_factory=list[Record])
+    audits: list[Record] = field(default_factory=list[Record])
+    entries: list[Entry] = field(default_factory=list[Entry])
 
     def patch(self, record_id: RecordID, **changes: Any) -> None:
         """Change some fields of a row."""
@@ -111,6 +115,7 @@ _PARTS: Final[tuple[tuple[str, LiteralString], ...]] = (
     ("creates", "FOR $x IN $creates { CREATE $x.id CONTENT $x.row RETURN NONE };"),
     ("puts", "FOR $x IN $puts { UPSERT $x.id CONTENT $x.row RETURN NONE };"),
     ("jobs", "INSERT INTO job $jobs RETURN NONE;"),
+    ("audits", "INSERT INTO audit $audits RETURN NONE;"),
 )
 
 _BEGIN: Final[LiteralString] = "BEGIN;"
@@ -158,7 +163,7 @@ async def changes_since(db: Db, number: int, *, limit: int = 1000) -> list[tuple
 
 def _checked() -> None:
     known = {f.name for f in fields(Batch)}
-    assert {name for name, _ in _PARTS} | {"at", "rows"} == known
+    assert {name for name, _ in _PARTS} | {"at", "rows", "entries"} == known
 
 
 _checked()

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from keeps.core.access import Grants, Principal, PrincipalId, PrincipalKind, Verb, grants_to_wire, parse_grants
+from keeps.core.access import Grants, Principal, PrincipalId, PrincipalKind, Role, Verb, grants_to_wire, parse_grants
 from keeps.core.scopes import Pattern, ScopePath, parse_pattern
 from keeps.core.text import fold
 from keeps.store.commit import Batch
@@ -60,6 +60,7 @@ def to_row(stored: StoredPrincipal) -> Record:
         "external_id": principal.external_id,
         "home": principal.home,
         "trusted_writer": principal.trusted_writer,
+        "roles": sorted(principal.roles) or None,
         "grants": grants_to_wire(principal.grants),
         "created_at": stored.created_at,
         "updated_at": stored.updated_at,
@@ -79,6 +80,7 @@ def from_row(row: Record) -> StoredPrincipal:
             home=ScopePath(home) if home else None,
             external_id=row.get("external_id"),
             trusted_writer=row["trusted_writer"],
+            roles=frozenset(map(Role, row.get("roles") or ())),
         ),
         created_at=row["created_at"],
         updated_at=row["updated_at"],
@@ -90,6 +92,16 @@ async def find(db: Db, principal_id: PrincipalId) -> StoredPrincipal | None:
     """The principal; `None` when there is none of that id."""
     row = (await db.run("SELECT * FROM ONLY $id TIMEOUT 2s;", id=record_id(principal_id)))[0]
     return from_row(row) if row else None
+
+
+async def homes(db: Db) -> dict[ScopePath, PrincipalId]:
+    """The homes of people, and whose each is."""
+    (rows,) = await db.run(
+        "SELECT id, home FROM principal WHERE kind = $human AND home != NONE TIMEOUT 10s;",
+        timeout_s=15.0,
+        human=str(PrincipalKind.HUMAN),
+    )
+    return {ScopePath(row["home"]): PrincipalId(key_of(row["id"])) for row in rows}
 
 
 async def find_external(db: Db, external_id: str) -> StoredPrincipal | None:

@@ -1,0 +1,56 @@
+"""What admins and people decided in one context, as it is in force now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from keeps.core.access import PrincipalId
+from keeps.core.controls import Controls
+from keeps.core.policy import Preset
+from keeps.core.scopes import Pattern, Scope, ScopePath
+from keeps.core.settings import Settings, of_preset
+
+NOTHING_SAID = Controls()
+
+
+@dataclass(slots=True, kw_only=True)
+class Consent:
+    """The settings of a context, the controls of its people by their home, and whose home each is."""
+
+    settings: Settings
+    controls: dict[ScopePath, Controls] = field(default_factory=dict[ScopePath, Controls])
+    homes: dict[ScopePath, PrincipalId] = field(default_factory=dict[ScopePath, PrincipalId])
+
+    def person_of(self, nodes: Collection[ScopePath]) -> PrincipalId | None:
+        """Whose memory something at these nodes is: the one person under whose home one of them lies.
+
+        None when it is under nobody's, or several people's: then it is shared.
+        """
+        owners = {who for home, who in self.homes.items() for node in nodes if _under(home, node)}
+        return owners.pop() if len(owners) == 1 else None
+
+    def of_person(self, who: PrincipalId) -> Controls:
+        """The controls of one person."""
+        return next(
+            (self.controls[home] for home, of in self.homes.items() if of == who and home in self.controls),
+            NOTHING_SAID,
+        )
+
+    def over(self, scope: Scope) -> tuple[Controls, ...]:
+        """The controls of everybody whose home something of this scope lies under: all of them hold."""
+        return tuple(
+            self.controls.get(home, NOTHING_SAID)
+            for home in self.homes
+            if any(_under(home, node) for node in scope.nodes())
+        )
+
+
+def _under(home: ScopePath, node: ScopePath) -> bool:
+    return Pattern(home, subtree=True).covers(node)
+
+
+def settings_of(config: Mapping[str, Any], default: str) -> Settings:
+    """The settings a context's configuration comes to; `default`: the policy where it names none."""
+    return of_preset(Preset(config.get("policy") or default))
