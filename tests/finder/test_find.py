@@ -5,7 +5,7 @@ import pytest
 
 from keeps.core import ranking
 from keeps.core.spaces import Point
-from keeps.finder.base import Entry
+from keeps.finder.base import ANY, Entry, Only
 from keeps.finder.columns import Row, Wanted
 from keeps.finder.indexfile import IndexFile
 from keeps.finder.local import LocalFinder, stemmer
@@ -99,11 +99,11 @@ async def test_filters_apply_before_the_best_are_taken(finder: LocalFinder) -> N
             turn("old", "apple was the earlier value of this", live=False),
         ],
     )
-    assert await refs(finder, "apple", labels=frozenset({"a", "b"}), limit=3) == ["turn:weak"]
+    assert await refs(finder, "apple", only=Only(labels=frozenset({"a", "b"})), limit=3) == ["turn:weak"]
     assert await refs(finder, "apple", kinds={"fact"}, limit=3) == ["turn:fact"]
     assert await refs(finder, "apple", kinds=(), limit=3) == []
     assert await refs(finder, "earlier") == []
-    assert await refs(finder, "earlier", live_only=False) == ["turn:old"]
+    assert await refs(finder, "earlier", only=Only(live=False)) == ["turn:old"]
     assert len(await refs(finder, "apple", limit=3)) == 3
     assert await refs(finder, "apple", limit=0) == []
 
@@ -298,7 +298,7 @@ async def test_a_copy_that_may_not_be_found_hides_none(finder: LocalFinder, newe
     await finder.apply(
         1, put=[mine, *(replace(mine, ref=f"turn:{n}", unit=f"turn:{n}", at=n, **newer) for n in range(2, 9))]
     )
-    found = await finder.find("heron", {"s1"}, labels=frozenset({"bird"}), copies=1)
+    found = await finder.find("heron", {"s1"}, only=Only(labels=frozenset({"bird"})), copies=1)
     assert "turn:1" in [one.ref for one in found]
 
 
@@ -319,7 +319,7 @@ def test_terms_that_stand_nowhere_cost_one_look_up_each(tmp_path: Path) -> None:
     statements: list[str] = []
     file._db.set_trace_callback(statements.append)  # pyright: ignore[reportPrivateUsage]
     question = " ".join(f"rare{chr(97 + n // 26 % 26)}{chr(97 + n % 26)}{'x' * (n // 676)}" for n in range(1024))
-    assert file.find(question, [f"s{n}" for n in range(60)], ("passage",), frozenset(), True, 10) == []
+    assert file.find(question, [f"s{n}" for n in range(60)], ("passage",), ANY, 10) == []
     looked_up = [one for one in statements if one.startswith("SELECT")]
     file.close()
     assert len(looked_up) == MOST_TERMS

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keeps.core import ranking, words
-from keeps.finder.base import Entry, Found, Name
+from keeps.core.sessions import Past
+from keeps.finder.base import Entry, Found, Name, Only
 from keeps.finder.columns import tie_of
 from keeps.finder.indexfile import IndexFile
 from keeps.finder.local import stemmer
@@ -18,6 +19,7 @@ WORDS = ["apple", "pear", "plum", "fig", "the", "userName", "東京", "Mara", "p
 speakers = st.sampled_from(["", "", "Mara: ", "Mara Plum: ", "Note: "])
 texts = st.builds(str.__add__, speakers, st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join))
 sets = st.sampled_from(["s1", "s2", "s3"])
+sessions = st.sampled_from(["morning", "evening"])
 STEM = stemmer()
 
 
@@ -26,10 +28,12 @@ def entries(draw: st.DrawFn) -> Entry:
     number = draw(st.integers(0, 12))
     scope_set = draw(sets)
     ref = f"turn:{scope_set}-{number // 2}"
+    kind = draw(st.sampled_from(["passage", "fact"]))
     return Entry(
         ref=ref,
         unit=f"memory_chunk:{scope_set}-{number}",
-        kind=draw(st.sampled_from(["passage", "fact"])),
+        kind=kind,
+        session=draw(sessions) if kind == "passage" else "",
         scope_set=scope_set,
         text=draw(texts),
         before=draw(texts),
@@ -48,8 +52,12 @@ questions = st.lists(st.sampled_from([*WORDS, "absent", "applied"]), min_size=1,
 filters = st.fixed_dictionaries(
     {
         "kinds": st.sampled_from([("passage",), ("fact",), ("passage", "fact")]),
-        "labels": st.sampled_from([frozenset[str](), frozenset({"x"}), frozenset({"y"})]),
-        "live_only": st.booleans(),
+        "only": st.builds(
+            Only,
+            labels=st.sampled_from([frozenset[str](), frozenset({"x"}), frozenset({"y"})]),
+            live=st.booleans(),
+            past=st.none() | st.builds(Past, sessions=st.frozensets(sessions), everywhere=st.frozensets(sets)),
+        ),
         "limit": st.sampled_from([1, 2, 256]),
     }
 )
@@ -74,7 +82,7 @@ def play(file: IndexFile, changes: Sequence[Step], *, warm: str = "") -> dict[st
     for number, (put, drop) in enumerate(changes):
         file.apply(number, put, drop)
         if warm:
-            file.find(warm, ["s1", "s2", "s3"], ("passage", "fact"), frozenset(), False, 10)
+            file.find(warm, ["s1", "s2", "s3"], ("passage", "fact"), Only(live=False), 10)
         kept = {unit: entry for unit, entry in kept.items() if entry.ref not in drop}
         for entry in {entry.unit: entry for entry in put}.values():
             kept.pop(entry.unit, None)
@@ -104,10 +112,15 @@ def test_other_scope_sets_change_nothing(changes: list[Step], question: str, rea
         assert {hit.ref.removeprefix("turn:")[:2] for hit in found} <= readable
 
 
+def may_be_found(entry: Entry, only: Only) -> bool:
+    heard = only.past is None or not entry.session or only.past.shows(entry.session, entry.scope_set)
+    return heard and (entry.live or not only.live)
+
+
 def expected(kept: Sequence[Entry], question: str, readable: set[str], how: dict) -> list[Found]:
     """The same answer by plain arithmetic over every entry."""
     terms = words.question(question, STEM)
-    texts = [e for e in kept if e.scope_set in readable and (e.live or not how["live_only"])]
+    texts = [e for e in kept if e.scope_set in readable and may_be_found(e, how["only"])]
     bags = [(e, words.bag(e.text, STEM), words.bag(e.before, STEM)) for e in texts]
     if not bags:
         return []
@@ -122,7 +135,7 @@ def expected(kept: Sequence[Entry], question: str, readable: set[str], how: dict
     speak = {t: ranking.spoken(len(by[t] | told[t]), len(bags)) for t in terms}
     best: dict[str, tuple[float, float, int, int, Found]] = {}
     for (entry, own, before), length in zip(bags, lengths, strict=True):
-        if entry.kind not in how["kinds"] or not how["labels"] <= entry.labels:
+        if entry.kind not in how["kinds"] or not how["only"].labels <= entry.labels:
             continue
         rank = 0.0
         presence: list[tuple[float, float]] = []

@@ -13,28 +13,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keeps.core.sessions import Past
 from keeps.core.spaces import Coverage, Point, Space
 from keeps.finder import vectors
-from keeps.finder.base import Entry, Near, Stored
+from keeps.finder.base import ANY, Entry, Near, Only, Stored
 from keeps.finder.columns import tie_of
 from keeps.finder.indexfile import IndexFile
 from keeps.finder.local import stemmer
 from tests.finder.making import SMALL, WIDE, asked, drawn, stored, unit
+from tests.finder.test_laws import may_be_found
 
 SPACES = (SMALL, WIDE)
 STEM = stemmer()
 KINDS = ("passage", "fact")
 sets = st.sampled_from(["s1", "s2", "s3"])
+sessions = st.sampled_from(["morning", "evening"])
 
 
 @st.composite
 def entries(draw: st.DrawFn) -> Entry:
     number = draw(st.integers(0, 14))
     scope_set = draw(sets)
+    kind = draw(st.sampled_from(KINDS))
     return Entry(
         ref=f"turn:{scope_set}-{number // 2}",
         unit=f"memory_chunk:{scope_set}-{number}",
-        kind=draw(st.sampled_from(KINDS)),
+        kind=kind,
+        session=draw(sessions) if kind == "passage" else "",
         scope_set=scope_set,
         text="apple",
         labels=draw(st.sampled_from([frozenset[str](), frozenset({"x"}), frozenset({"x", "y"})])),
@@ -55,8 +60,12 @@ def steps(draw: st.DrawFn) -> list[tuple[list[Entry], list[str], bool]]:
 filters = st.fixed_dictionaries(
     {
         "kinds": st.sampled_from([("passage",), ("fact",), KINDS]),
-        "labels": st.sampled_from([frozenset[str](), frozenset({"x"}), frozenset({"y"})]),
-        "live_only": st.booleans(),
+        "only": st.builds(
+            Only,
+            labels=st.sampled_from([frozenset[str](), frozenset({"x"}), frozenset({"y"})]),
+            live=st.booleans(),
+            past=st.none() | st.builds(Past, sessions=st.frozensets(sessions), everywhere=st.frozensets(sets)),
+        ),
         "limit": st.sampled_from([1, 2, 256]),
         "also": st.lists(st.builds("turn:{}-{}".format, sets, st.integers(0, 7)), max_size=3),
     }
@@ -100,7 +109,7 @@ def play(file: IndexFile, changes: Steps, *, asks: bool = False) -> dict[str, tu
                 assert file.put_vectors(space, made) == len(meant)
             kept = {unit: (entry, unit in meant) for unit, (entry, _) in kept.items()}
         if asks:
-            file.near(Point(SMALL, asked(drawn(1))), ["s1"], KINDS, frozenset(), False, 3, ())
+            file.near(Point(SMALL, asked(drawn(1))), ["s1"], KINDS, Only(live=False), 3, ())
     return kept
 
 
@@ -113,8 +122,8 @@ def expected(kept: dict[str, tuple[Entry, bool]], question: np.ndarray, readable
     rounded = np.rint(question.astype("<f4").astype(float) * 2.0**26) / 2.0**26
     best: dict[str, tuple] = {}
     for entry, has in kept.values():
-        fits = entry.scope_set in readable and entry.kind in how["kinds"] and how["labels"] <= entry.labels
-        if not has or not fits or (how["live_only"] and not entry.live):
+        fits = entry.scope_set in readable and entry.kind in how["kinds"] and how["only"].labels <= entry.labels
+        if not has or not fits or not may_be_found(entry, how["only"]):
             continue
         halves = vector(entry).astype("<f2").astype(float)
         cosine = min(1.0, max(-1.0, float(sum(a * b for a, b in zip(halves, rounded, strict=True)))))
@@ -242,7 +251,7 @@ def test_many_rows_answer_the_same_in_any_order(
     for seed in range(20):
         for readable in (["s1", "s2"], ["s2"]):
             question = asked(drawn(seed, WIDE))
-            how = (readable, KINDS, frozenset[str](), True, 40, [f"turn:{seed}"])
+            how = (readable, KINDS, ANY, 40, [f"turn:{seed}"])
             assert one.near(Point(WIDE, question), *how) == other.near(Point(WIDE, question), *how)
     one.abandon()
     other.abandon()
@@ -250,10 +259,10 @@ def test_many_rows_answer_the_same_in_any_order(
 
 def test_signs_find_nearly_all_that_is_near(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = many(tmp_path / "index", 3_000, seed=2)
-    how = (["s1", "s2"], KINDS, frozenset[str](), True, 20, ())
+    how = (["s1", "s2"], KINDS, ANY, 20, ())
     shares: list[float] = []
     for seed in range(20):
-        (known,) = file.near(Point(WIDE, asked(drawn(seed, WIDE))), *how[:4], 1, ())
+        (known,) = file.near(Point(WIDE, asked(drawn(seed, WIDE))), *how[:3], 1, ())
         question = asked(unit(vector_of(file, known.unit) + 0.05 * drawn(seed + 100, WIDE)))
         exact = file.near(Point(WIDE, question), *how)
         with monkeypatch.context() as patched:

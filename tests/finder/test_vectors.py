@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from keeps.core.spaces import Coverage, Point
-from keeps.finder.base import FinderLost, Near, Stored
+from keeps.finder.base import FinderLost, Near, Only, Stored
 from keeps.finder.columns import Columns, Row, tie_of
 from keeps.finder.local import LocalFinder
 from keeps.finder.vectors import MEAN_ROWS, Matrix, Neighbour
@@ -60,9 +60,11 @@ async def test_only_rows_that_fit_are_counted_for_the_limit(finder: LocalFinder)
     question = asked(drawn(1))
     assert refs(await finder.near(Point(SMALL, question), ["s2"], limit=1)) == ["turn:1"]
     assert refs(await finder.near(Point(SMALL, question), ["s1"], kinds=("fact",), limit=1)) == ["turn:2"]
-    assert refs(await finder.near(Point(SMALL, question), ["s1"], labels=frozenset({"x"}), limit=1)) == ["turn:3"]
+    assert refs(await finder.near(Point(SMALL, question), ["s1"], only=Only(labels=frozenset({"x"})), limit=1)) == [
+        "turn:3"
+    ]
     assert refs(await finder.near(Point(SMALL, question), ["s1"])) == ["turn:5", "turn:3", "turn:2"]
-    assert refs(await finder.near(Point(SMALL, question), ["s1"], live_only=False)) == [
+    assert refs(await finder.near(Point(SMALL, question), ["s1"], only=Only(live=False))) == [
         "turn:5",
         "turn:4",
         "turn:3",

@@ -9,6 +9,7 @@ import numpy as np
 
 from keeps.core.generations import Generation
 from keeps.core.spaces import Point, Space
+from keeps.finder.base import Only
 from keeps.services import index
 from keeps.services.runtime import Context
 from keeps.store import vectors as store_vectors
@@ -55,6 +56,6 @@ async def check_vectors(context: Context) -> None:
         space = coverage.space
         question = np.frombuffer(made_of("", space), "<f2").astype("<f4").tobytes()
         everywhere = context.sets.everything()
-        found = await context.finder.near(Point(space, question), everywhere, live_only=False, limit=10_000)
+        found = await context.finder.near(Point(space, question), everywhere, only=Only(live=False), limit=10_000)
         assert {hit.ref for hit in found} == refs[space]
         assert coverage.held == sum(1 for row in rows if row["model"] == space.model)

@@ -15,6 +15,7 @@ from keeps.core.errors import Forbidden, Invalid, NotFound, StaleHead, Unavailab
 from keeps.core.replies import ReplyKey
 from keeps.core.scopes import parse_lens, parse_scopes
 from keeps.core.triples import parse_triples
+from keeps.finder.base import Only
 from keeps.services.erase import Forget, Forgotten, delete_entity, delete_session, forget, forget_scope
 from keeps.services.remember import Infer, Message, Remember, Remembered, remember
 from keeps.services.runtime import Context, Runtime
@@ -79,7 +80,7 @@ async def drop(
 
 
 async def found(context: Context, words: str) -> list[str]:
-    return [hit.ref for hit in await context.finder.find(words, context.sets.everything(), live_only=False)]
+    return [hit.ref for hit in await context.finder.find(words, context.sets.everything(), only=Only(live=False))]
 
 
 async def row(context: Context, ref: str) -> dict[str, object] | None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from keeps.core.scopes import parse_scopes
 from keeps.core.triples import parse_triples
+from keeps.finder.base import Only
 from keeps.services import index
 from keeps.services.erase import Forget, delete_entity, forget, forget_scope
 from keeps.services.remember import Infer, Message, Remember, remember
@@ -163,7 +164,7 @@ class Place:
         found: dict[str, object] = {}
         for scope_set in sorted(self.context.sets.everything()):
             for words in WORDS:
-                hits = await self.context.finder.find(words, [scope_set], live_only=False)
+                hits = await self.context.finder.find(words, [scope_set], only=Only(live=False))
                 live = await self.context.finder.find(words, [scope_set])
                 found[f"{scope_set} {words}"] = ({h.ref for h in hits}, {h.ref for h in live})
             names = await self.context.finder.names_in("ann and ben", [scope_set])

@@ -13,6 +13,7 @@ from keeps.core.access import Verb
 from keeps.core.entities import entity_ref
 from keeps.core.errors import StoreRefused, Unavailable
 from keeps.core.scopes import parse_scopes
+from keeps.finder.base import Only
 from keeps.services.erase import Forget, ScopeForgotten, delete_entity, delete_session, forget, forget_scope
 from keeps.services.remember import Message, Remember, remember
 from keeps.services.runtime import RECORD_FOLDER, WATERMARK_FOLDER, Context, Runtime, open_runtime
@@ -74,7 +75,7 @@ async def listed(context: Context) -> set[str]:
     return {
         hit.ref
         for words in ("pilot rye boat wait session shed lyon al bo knows role", "mara")
-        for hit in await context.finder.find(words, context.sets.everything(), live_only=False)
+        for hit in await context.finder.find(words, context.sets.everything(), only=Only(live=False))
     }
 
 

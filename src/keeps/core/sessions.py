@@ -40,7 +40,8 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A conversation. `next_seq` is the number its next turn gets, from 0 without gaps."""
+    """A conversation. `next_seq` is the number its next turn gets, from 0 without gaps. `opened_by`: the principal who
+    began it; None for one that is older than this note."""
 
     id: RowId
     scope: Scope
@@ -48,6 +49,20 @@ class Session:
     next_seq: int = 0
     last_turn_at: datetime | None = None
     metadata: Mapping[str, Any] | None = None
+    opened_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """Which passages a reader may find, within what it may read at all: those of `sessions`, and every one that lies in
+    the scope sets `everywhere`."""
+
+    sessions: frozenset[str] = frozenset()
+    everywhere: frozenset[str] = frozenset()
+
+    def shows(self, session: str, scope_set: str) -> bool:
+        """True when a turn of that session and scope set may be found."""
+        return session in self.sessions or scope_set in self.everywhere
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

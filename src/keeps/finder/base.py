@@ -6,10 +6,24 @@ from collections.abc import AsyncIterable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
+from keeps.core.sessions import Past
 from keeps.core.spaces import Coverage, Point, Space
 
 Kind = Literal["passage", "fact"]
 ALL_KINDS: Final[frozenset[Kind]] = frozenset({"passage", "fact"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Only:
+    """What may be found, besides kinds and scope sets: rows with all `labels`; with `live` those alone that are not
+    closed; with `past` those passages alone that it shows."""
+
+    labels: frozenset[str] = frozenset()
+    live: bool = True
+    past: Past | None = None
+
+
+ANY: Final = Only()
 
 
 class FinderLost(Exception):
@@ -36,6 +50,7 @@ class Entry:
     at: int = 0  # when it became known, microseconds since 1970: of equal answers the newest comes first
     meaning: str | None = None  # what its vector is made of; None: it has no vector
     assistant: bool = False  # True: said by an assistant, not by a person
+    session: str = ""  # of a passage: the conversation it belongs to
     voice: str = ""  # who said it, or what it is about: in another mouth the same words say something else
 
 
@@ -116,17 +131,17 @@ class Finder(Protocol):
         scope_sets: Collection[str],
         *,
         kinds: Collection[Kind] = ALL_KINDS,
-        labels: frozenset[str] = frozenset(),
-        live_only: bool = True,
+        only: Only = ANY,
         limit: int = 256,
         copies: int = 0,
     ) -> list[Found]:
-        """The best `limit` rows in `scope_sets` that hold words of `query` and all `labels`, best first.
+        """The best `limit` rows in `scope_sets` that hold words of `query` and that `only` lets through, best first.
 
         Of those that say the same `copies` at most, unless that is 0.
 
         Of equal ones the newest comes first, then their keys decide: an index built anew answers in the same order.
-        Nothing outside `scope_sets` changes what is found, its order or its scores.
+        Nothing outside `scope_sets` changes what is found, its order or its scores; neither does a passage that may
+        not be found.
         """
         ...
 
@@ -171,8 +186,7 @@ class Finder(Protocol):
         scope_sets: Collection[str],
         *,
         kinds: Collection[Kind] = ALL_KINDS,
-        labels: frozenset[str] = frozenset(),
-        live_only: bool = True,
+        only: Only = ANY,
         limit: int = 256,
         also: Collection[str] = (),
         copies: int = 0,

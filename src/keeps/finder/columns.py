@@ -49,6 +49,15 @@ class Row(NamedTuple):
     asks: bool = False  # a question is asked in it
     named: bool = False  # the name of who said it stands in front
     copy: int = 0  # equal for entries that say the same
+    session: int = 0  # of a passage: equal for those of one conversation
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Which passages may be found: those of some sessions, and all in some scope sets."""
+
+    sessions: frozenset[int]
+    scope_sets: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +65,7 @@ class Wanted:
     """Which rows may be found, and how many. `copies`: how many that say the same, 0 for any number;
     `terms`: how many the question has.
 
-    `given_up` turns true when nobody waits for the answer any more."""
+    `given_up` turns true when nobody waits for the answer any more. `past` None: passages are found like all else."""
 
     scope_sets: Collection[int]
     kinds: frozenset[int]
@@ -65,6 +74,7 @@ class Wanted:
     limit: int
     copies: int = 0
     terms: int = 1
+    past: Heard | None = None
     given_up: Callable[[], bool] = bool  # `bool()` is False
 
 
@@ -83,6 +93,7 @@ class Columns:
         self.asks: Flags = np.zeros(0, np.bool_)
         self.named: Flags = np.zeros(0, np.bool_)
         self.copy: Longs = np.zeros(0, np.int64)
+        self.session: Longs = np.zeros(0, np.int64)
         self.meant: Flags = np.zeros(0, np.bool_)
         self.hurdle: Floats = np.zeros(0, np.float64)  # what occurrences are set against: rises with length
         self.label_sets: list[frozenset[str]] = [frozenset()]
@@ -107,6 +118,7 @@ class Columns:
         self.asks[at] = row.asks
         self.named[at] = row.named
         self.copy[at] = row.copy
+        self.session[at] = row.session
         self.meant[at] = row.meant
         self.wanting += row.meant
         self.hurdle[at] = ranking.hurdle(ranking.occurrences(row.words, row.before))
@@ -122,9 +134,17 @@ class Columns:
         self.meant[row] = False
 
     def total(self, scope_sets: Iterable[int], *, live_only: bool) -> int:
-        """The number of texts in `scope_sets`."""
+        """The number of texts in `scope_sets`, found or not."""
         states = (LIVE,) if live_only else (LIVE, CLOSED)
         return sum(self._totals[number, state] for number in scope_sets for state in states)
+
+    def texts(self, wanted: Wanted) -> int:
+        """The number of texts among which is searched: those that may not be found do not count."""
+        if wanted.past is None:
+            return self.total(wanted.scope_sets, live_only=wanted.live_only)
+        there = self.within(wanted.scope_sets)
+        there &= self.state[: self.size] >= (LIVE if wanted.live_only else CLOSED)
+        return int(np.count_nonzero(self.heard(np.flatnonzero(there).astype(np.int32), wanted.past)))
 
     def fitting(self, wanted: Wanted) -> Flags:
         """Of each row, whether it may be found."""
@@ -136,7 +156,18 @@ class Columns:
         if wanted.labels:
             labelled = np.array([wanted.labels <= have for have in self.label_sets], np.bool_)
             keep &= labelled[self.label_set[: self.size]]
+        if wanted.past is not None:
+            keep &= self.heard(np.arange(self.size, dtype=np.int32), wanted.past)
         return keep
+
+    def heard(self, rows: Ints, past: Heard) -> Flags:
+        """Of each of `rows`, whether it may be found as far as it was said: what was not said always may."""
+        open_sets = np.zeros(self.scope_sets + 1, np.bool_)
+        open_sets[[number for number in past.scope_sets if number <= self.scope_sets]] = True
+        shown = (self.session[rows] == 0) | open_sets[self._scope_set[rows]]
+        if past.sessions:
+            shown |= np.isin(self.session[rows], np.fromiter(past.sessions, np.int64, len(past.sessions)))
+        return shown
 
     def leading(self, rows: Ints, limit: int, copies: int) -> list[int]:
         """Places in `rows`, best first, of the best of each group: `limit` at most, and of those that say the same
@@ -184,6 +215,7 @@ class Columns:
             self.asks = grown(self.asks, room)
             self.named = grown(self.named, room)
             self.copy = grown(self.copy, room)
+            self.session = grown(self.session, room)
             self.meant = grown(self.meant, room)
             self.hurdle = grown(self.hurdle, room)
             self._scope_set = grown(self._scope_set, room)

@@ -18,14 +18,15 @@ import numpy as np
 
 from keeps.core import words
 from keeps.core.duplicates import Said
+from keeps.core.sessions import Past
 from keeps.core.spaces import Coverage, Point, Space
 from keeps.finder import names, tokens, vectortable
-from keeps.finder.base import Entry, Found, Kind, Name, Near, Stored
-from keeps.finder.columns import Row, Wanted, tie_of
+from keeps.finder.base import Entry, Found, Kind, Name, Near, Only, Stored
+from keeps.finder.columns import Heard, Row, Wanted, tie_of
 from keeps.finder.text import Hit, TextIndex
 from keeps.finder.vectortable import VectorTable
 
-FORMAT: Final = f"7/{unicodedata.unidata_version}/{version('snowballstemmer')}"
+FORMAT: Final = f"8/{unicodedata.unidata_version}/{version('snowballstemmer')}"
 """Of the file, and of what decides how words are cut. Another one means: build anew."""
 
 _KINDS: Final[dict[Kind, int]] = {"passage": 0, "fact": 1}
@@ -39,7 +40,7 @@ _SCHEMA: Final = """
         scope_set INTEGER NOT NULL, kind INTEGER NOT NULL, live INTEGER NOT NULL, labels TEXT, window_of TEXT,
         words INTEGER NOT NULL, before INTEGER NOT NULL, at INTEGER NOT NULL, tie INTEGER NOT NULL,
         assistant INTEGER NOT NULL, asks INTEGER NOT NULL, named INTEGER NOT NULL,
-        meaning INTEGER, copy INTEGER NOT NULL, terms TEXT NOT NULL
+        meaning INTEGER, copy INTEGER NOT NULL, session INTEGER NOT NULL, terms TEXT NOT NULL
     );
     CREATE INDEX entry_ref ON entry(ref);
     CREATE INDEX entry_window ON entry(window_of) WHERE window_of IS NOT NULL;
@@ -48,10 +49,10 @@ _SCHEMA: Final = """
         PRIMARY KEY(key, scope_set, entity, name)
     ) WITHOUT ROWID;
 """
-_PUT: Final = "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT: Final = "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _LOAD: Final = """
     SELECT row, scope_set, first, kind, live, words, before, labels, at, tie, assistant, meaning IS NOT NULL,
-        asks, named, copy
+        asks, named, copy, session
     FROM entry
 """
 
@@ -232,14 +233,13 @@ class IndexFile:
         question: Point,
         scope_sets: Collection[str],
         kinds: Collection[Kind],
-        labels: frozenset[str],
-        live_only: bool,
+        only: Only,
         limit: int,
         also: Collection[str],
         copies: int = 0,
     ) -> list[Near]:
         """The rows nearest to `question`, nearest first, then those of `also`."""
-        wanted = self._wanted(scope_sets, kinds, labels, live_only, limit, copies)
+        wanted = self._wanted(scope_sets, kinds, only, limit, copies)
         if question.space not in self.vectors.numbers or not wanted.scope_sets or not wanted.kinds:
             return []
         rows: list[int] = []
@@ -268,14 +268,13 @@ class IndexFile:
         query: str,
         scope_sets: Collection[str],
         kinds: Collection[Kind],
-        labels: frozenset[str],
-        live_only: bool,
+        only: Only,
         limit: int,
         copies: int = 0,
         given_up: Callable[[], bool] = bool,
     ) -> list[Found]:
         """The best rows for `query`, best first. Raises: GivenUp."""
-        wanted = replace(self._wanted(scope_sets, kinds, labels, live_only, limit, copies), given_up=given_up)
+        wanted = replace(self._wanted(scope_sets, kinds, only, limit, copies), given_up=given_up)
         if not wanted.scope_sets or not wanted.kinds or limit <= 0:
             return []
         return self._described(self.index.search(words.question(query, self._stem), wanted))
@@ -326,19 +325,22 @@ class IndexFile:
         self,
         scope_sets: Collection[str],
         kinds: Collection[Kind],
-        labels: frozenset[str],
-        live_only: bool,
+        only: Only,
         limit: int,
         copies: int,
     ) -> Wanted:
         return Wanted(
             scope_sets=self._numbers(scope_sets),
             kinds=frozenset(_KINDS[kind] for kind in kinds),
-            labels=labels,
-            live_only=live_only,
+            labels=only.labels,
+            live_only=only.live,
             limit=limit,
             copies=copies,
+            past=None if only.past is None else self._heard(only.past),
         )
+
+    def _heard(self, past: Past) -> Heard:
+        return Heard(frozenset(map(_session, past.sessions)), self._numbers(past.everywhere))
 
     def _put(self, entries: Sequence[Entry], bags: Sequence[tuple[Counts, int, int]]) -> list[Row]:
         rows: list[Row] = []
@@ -361,6 +363,7 @@ class IndexFile:
             asks = entry.kind == "passage" and words.asks(entry.text)
             named = any(term.startswith(words.SAID) for term in counts)
             copy = _copy_of(entry)
+            session = _session(entry.session)
             stored.append(
                 (
                     *(number, entry.unit, entry.ref, first, scope_set, kind, int(entry.live), labels),
@@ -375,13 +378,16 @@ class IndexFile:
                         int(named),
                         meaning,
                         copy,
+                        session,
                         terms,
                     ),
                 )
             )
             bodies.append((number, tokens.body(terms, scope_set)))
             row = Row(number, scope_set, first, kind, entry.live, own, before, entry.labels, entry.at, tie)
-            rows.append(row._replace(assistant=entry.assistant, meant=meant, asks=asks, named=named, copy=copy))
+            rows.append(
+                row._replace(assistant=entry.assistant, meant=meant, asks=asks, named=named, copy=copy, session=session)
+            )
         self._db.executemany(_PUT, stored)
         self._db.executemany("INSERT INTO word(rowid, terms) VALUES (?, ?)", bodies)
         return rows
@@ -478,6 +484,11 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _digest(meaning: str) -> int:
     """A number that tells whether an entry still means the same. It goes with its row."""
     return int.from_bytes(hashlib.blake2b(meaning.encode(), digest_size=8).digest(), signed=True)
+
+
+def _session(session: str) -> int:
+    """A number for a session; 0 for none."""
+    return _digest(session) if session else 0
 
 
 def _by_entity(name: Name) -> tuple[str, str]:

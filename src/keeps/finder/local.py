@@ -21,7 +21,7 @@ import snowballstemmer  # pyright: ignore[reportMissingTypeStubs]
 
 from keeps.core.spaces import Coverage, Point, Space
 from keeps.finder import vectortable
-from keeps.finder.base import ALL_KINDS, Entry, FinderFull, FinderLost, Found, Kind, Name, Near, Stored
+from keeps.finder.base import ALL_KINDS, ANY, Entry, FinderFull, FinderLost, Found, Kind, Name, Near, Only, Stored
 from keeps.finder.indexfile import IndexFile
 
 P = ParamSpec("P")
@@ -99,8 +99,7 @@ class LocalFinder:
         scope_sets: Collection[str],
         *,
         kinds: Collection[Kind] = ALL_KINDS,
-        labels: frozenset[str] = frozenset(),
-        live_only: bool = True,
+        only: Only = ANY,
         limit: int = 256,
         copies: int = 0,
     ) -> list[Found]:
@@ -110,9 +109,7 @@ class LocalFinder:
         """
         given_up = threading.Event()
         try:
-            return await self._use(
-                IndexFile.find, query, scope_sets, kinds, labels, live_only, limit, copies, given_up.is_set
-            )
+            return await self._use(IndexFile.find, query, scope_sets, kinds, only, limit, copies, given_up.is_set)
         finally:
             given_up.set()
 
@@ -154,8 +151,7 @@ class LocalFinder:
         scope_sets: Collection[str],
         *,
         kinds: Collection[Kind] = ALL_KINDS,
-        labels: frozenset[str] = frozenset(),
-        live_only: bool = True,
+        only: Only = ANY,
         limit: int = 256,
         also: Collection[str] = (),
         copies: int = 0,
@@ -167,7 +163,7 @@ class LocalFinder:
         """
         if len(question.vector) != question.space.dims * vectortable.SINGLE.itemsize:
             raise ValueError(f"not a question of {question.space.dims} numbers")
-        return await self._use(IndexFile.near, question, scope_sets, kinds, labels, live_only, limit, also, copies)
+        return await self._use(IndexFile.near, question, scope_sets, kinds, only, limit, also, copies)
 
     async def names_in(self, query: str, scope_sets: Collection[str]) -> list[Name]:
         """Names of entities that `query` mentions, from left to right."""

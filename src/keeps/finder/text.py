@@ -136,7 +136,7 @@ class TextIndex:
 
         The number of texts and the rarity of terms are taken over the wanted scope sets only.
         """
-        texts = self.columns.total(wanted.scope_sets, live_only=wanted.live_only)
+        texts = self.columns.texts(wanted)
         if texts == 0 or not question:
             return []
         question = question[:MOST_TERMS]
@@ -235,6 +235,8 @@ class TextIndex:
         own = parts[0].own if one else np.concatenate([part.own for part in parts])
         before = parts[0].before if one else np.concatenate([part.before for part in parts])
         there = self.columns.state[rows] >= (LIVE if wanted.live_only else CLOSED)
+        if wanted.past is not None:
+            there &= self.columns.heard(rows, wanted.past)
         if not there.all():
             rows, own, before = rows[there], own[there], before[there]
         return Postings(rows, own, before)

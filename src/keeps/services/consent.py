@@ -22,6 +22,21 @@ class Consent:
     settings: Settings
     controls: dict[ScopePath, Controls] = field(default_factory=dict[ScopePath, Controls])
     homes: dict[ScopePath, PrincipalId] = field(default_factory=dict[ScopePath, PrincipalId])
+    _homes_of: dict[str, frozenset[ScopePath]] = field(default_factory=dict[str, frozenset[ScopePath]])
+
+    def move_in(self, homes: Mapping[ScopePath, PrincipalId]) -> None:
+        """Take the homes of people as they are now."""
+        self.homes = dict(homes)
+        self._homes_of.clear()
+
+    def homes_of(self, scope: Scope) -> frozenset[ScopePath]:
+        """The homes that something of a scope lies under."""
+        found = self._homes_of.get(scope.id)
+        if found is None:
+            nodes = scope.nodes()
+            found = frozenset(home for home in self.homes if any(_under(home, node) for node in nodes))
+            self._homes_of[scope.id] = found
+        return found
 
     def person_of(self, nodes: Collection[ScopePath]) -> PrincipalId | None:
         """Whose memory something at these nodes is: the one person under whose home one of them lies.
@@ -40,11 +55,7 @@ class Consent:
 
     def over(self, scope: Scope) -> tuple[Controls, ...]:
         """The controls of everybody whose home something of this scope lies under: all of them hold."""
-        return tuple(
-            self.controls.get(home, NOTHING_SAID)
-            for home in self.homes
-            if any(_under(home, node) for node in scope.nodes())
-        )
+        return tuple(self.controls.get(home, NOTHING_SAID) for home in sorted(self.homes_of(scope)))
 
 
 def _under(home: ScopePath, node: ScopePath) -> bool:

@@ -14,7 +14,7 @@ from keeps.core.erasure import Fate, Gone, Order, Presence
 from keeps.core.errors import Forbidden, Invalid, NotFound, StaleHead, TooLarge
 from keeps.core.scopes import Lens, Pattern, parse_path
 from keeps.finder.base import FinderLost, Name
-from keeps.services import choosing, index
+from keeps.services import choosing, history, index
 from keeps.services.choosing import Choice, Chooser, ref_of_row
 from keeps.services.index import Changes
 from keeps.services.runtime import MAX_REPLANS, Context, Runtime
@@ -136,7 +136,7 @@ async def forget(rt: Runtime, context: Context, caller: Caller, request: Forget)
     return replace(
         told,
         matches=tuple(_matches(choice, set(told.refs), told_to)),
-        near_misses=await _near_misses(context, request.query or "", choice, told_to & chooser.own.keys()),
+        near_misses=await _near_misses(context, caller, request.query or "", choice, told_to & chooser.own.keys()),
     )
 
 
@@ -368,7 +368,9 @@ def _text_of(row: Record) -> str:
     return row["content"] if row["id"].table_name == "turn" else row.get("description") or row["summary"]
 
 
-async def _near_misses(context: Context, query: str, choice: Choice, own: Collection[str]) -> tuple[NearMiss, ...]:
+async def _near_misses(
+    context: Context, caller: Caller, query: str, choice: Choice, own: Collection[str]
+) -> tuple[NearMiss, ...]:
     """What comes near the words in scope sets, best first, without what they name."""
     if not query.strip() or not own:
         return ()
@@ -382,16 +384,17 @@ async def _near_misses(context: Context, query: str, choice: Choice, own: Collec
     for ref, cosine in choice.meant.near:
         scores[ref] = max(cosine, scores.get(ref, 0.0))
     refs = sorted((ref for ref in scores if ref not in chosen), key=lambda ref: -scores[ref])[:NEAR_MISSES]
-    texts = await _texts(context, refs, own)
+    texts = await _texts(context, caller, refs, own)
     return tuple(NearMiss(ref=ref, text=texts[ref], score=min(1.0, scores[ref])) for ref in refs if ref in texts)
 
 
-async def _texts(context: Context, refs: Sequence[str], own: Iterable[str]) -> dict[str, str]:
+async def _texts(context: Context, caller: Caller, refs: Sequence[str], own: Iterable[str]) -> dict[str, str]:
     readable = frozenset(own)
     turns = [ref.removeprefix("turn:") for ref in refs if ref.startswith("turn:")]
     facts = [ref for ref in refs if not ref.startswith("turn:")]
     said = await store_sessions.turns_by_id(context.db, context.sets, turns, readable)
+    heard = await history.heard(context, caller, said.values())
     rows = await store_facts.by_refs(context.db, context.sets, facts, readable)
-    return {f"turn:{key}": turn.content for key, turn in said.items() if turn.active} | {
+    return {f"turn:{key}": turn.content for key, turn in said.items() if turn.active and key in heard} | {
         ref: row.summary for ref, row in rows.items() if row.clocks.forgotten_at is None
     }

@@ -91,6 +91,7 @@ def entries_of(turn: Turn, chunks: Sequence[Chunk], previous: Turn | None) -> li
             at=_microseconds(turn.known_at),
             meaning=_meaning(turn, chunk),
             assistant=turn.role is Role.ASSISTANT,
+            session=turn.session,
             voice=voice_of(turn),
         )
         for chunk in chunks

@@ -17,7 +17,7 @@ from keeps.core.sessions import Turn
 from keeps.core.supersession import current
 from keeps.core.uncertainties import Uncertainty
 from keeps.core.validity import NOW, When, answers, known, offered
-from keeps.services import entities, sessions, traces
+from keeps.services import entities, history, sessions, traces
 from keeps.services.entities import EntityView, GetEntity
 from keeps.services.facts import AnyRow, as_seen, doubt_as_seen, readable_by, resolvable
 from keeps.services.runtime import Context, Runtime
@@ -167,7 +167,9 @@ class _Look:
         context = self._context
         found = await store_sessions.turns_by_id(context.db, context.sets, [turn_id], self._readable)
         turn = found.get(turn_id)
-        return sessions.turn_as_seen(turn, self._caller) if turn is not None and turn.active else None
+        if turn is None or not turn.active or not await history.heard(context, self._caller, [turn]):
+            return None
+        return sessions.turn_as_seen(turn, self._caller)
 
     async def _passage(self, chunk_id: str) -> Inspected | None:
         found = await store_sessions.find_chunk(self._context.db, chunk_id)

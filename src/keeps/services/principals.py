@@ -108,6 +108,7 @@ async def create(rt: Runtime, context: Context, who: Authority, request: NewPrin
         if external is not None and (known := await store_principals.find_external(context.db, external)) is not None:
             return _made_before(powers, known.principal)
         raise _taken(name) from None
+    await _move_in(context)
     return Made(principal, is_new=True)
 
 
@@ -175,6 +176,7 @@ async def delete(rt: Runtime, context: Context, who: ManagementCaller, principal
                 raise
             continue
         context.known.forget()
+        await _move_in(context)
         return
 
 
@@ -275,8 +277,14 @@ async def _change(
                 raise
             continue
         context.known.forget()
+        await _move_in(context)
         return _shown(after, powers)
     raise AssertionError("unreachable")
+
+
+async def _move_in(context: Context) -> None:
+    """Let whose home is where be known at once: it decides whose word counts."""
+    context.consent.move_in(await store_principals.homes(context.db))
 
 
 def _add(batch: Batch, stored: StoredPrincipal, by: str) -> None:

@@ -11,8 +11,9 @@ from typing import Final, ParamSpec, TypeVar
 from keeps.core.entities import EntityRef
 from keeps.core.fusion import Signals
 from keeps.core.modes import Include, Mode
+from keeps.core.sessions import Past
 from keeps.core.validity import NOW, When
-from keeps.finder.base import Kind
+from keeps.finder.base import Kind, Only
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,7 +32,7 @@ async def off_loop(question: str, call: Callable[P, R], *args: P.args, **kwargs:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """A question as the legs see it. `asked`: its words as they are searched; `sets`: what may be read; `copies`: how
-    many rows that say the same a leg may name, 0 for any number."""
+    many rows that say the same a leg may name, 0 for any number; `past`: which passages may be found, None for all."""
 
     text: str
     asked: frozenset[str]
@@ -43,6 +44,12 @@ class Question:
     labels: frozenset[str] = frozenset()
     subject: EntityRef | None = None
     copies: int = 0
+    past: Past | None = None
+
+    @property
+    def only(self) -> Only:
+        """What the finder may find among them."""
+        return Only(labels=self.labels, live=self.when.is_now, past=self.past)
 
     @property
     def kinds(self) -> frozenset[Kind]:

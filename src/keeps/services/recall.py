@@ -19,6 +19,7 @@ from keeps.core.traces import Classification, ReadTrace, Tier
 from keeps.core.validity import NOW, When
 from keeps.finder.local import stemmer
 from keeps.services import legs, traces
+from keeps.services.history import past_of
 from keeps.services.legs import Looked, Search
 from keeps.services.question import Question, off_loop
 from keeps.services.reading import MOST_ROWS, Answer, Hit, Reader, candidates, kind_of
@@ -100,10 +101,11 @@ async def recall(rt: Runtime, context: Context, caller: Caller, request: Recall)
     """
     started = time.perf_counter()
     query = _checked(request)
+    sets = readable_sets(context, caller, request.lens)
     question = Question(
         text=query,
         asked=frozenset(await off_loop(query, words.question, query, stemmer())),
-        sets=readable_sets(context, caller, request.lens),
+        sets=sets,
         now=rt.clock(),
         mode=request.mode,
         include=request.include,
@@ -111,6 +113,7 @@ async def recall(rt: Runtime, context: Context, caller: Caller, request: Recall)
         labels=request.labels,
         subject=request.subject,
         copies=0 if request.include_duplicates else legs.COPIES,
+        past=await past_of(context, caller, sets, request.session),
     )
     found = await _found(context, question, request)
     trace = _trace(question, caller, request, found, started)

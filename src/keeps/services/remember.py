@@ -204,7 +204,17 @@ class _Write:
         count = max(1, len(self._messages))
         if self._request.session is None:
             scope = self._request.scope or self._caller.default_scope()
-            return Session(id=new_id(), scope=scope, created_at=self._now, next_seq=count, last_turn_at=self._now), True
+            return (
+                Session(
+                    id=new_id(),
+                    scope=scope,
+                    created_at=self._now,
+                    next_seq=count,
+                    last_turn_at=self._now,
+                    opened_by=self._caller.principal_id,
+                ),
+                True,
+            )
         region = self._caller.region(Verb.MEMORY_WRITE)
         found = await self._thread(self._request.session)
         if found is None or not found.session.scope.within(region):

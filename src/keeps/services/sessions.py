@@ -21,6 +21,7 @@ from keeps.core.scopes import ROOT, Lens, Pattern, Scope
 from keeps.core.sessions import RENDERED, Session, Turn, check_repeated
 from keeps.services import context as context_service
 from keeps.services.facts import before_of, readable_by
+from keeps.services.history import sessions_for, shows_session
 from keeps.services.recall import Recall, recall
 from keeps.services.runtime import Context, Runtime, new_id
 from keeps.services.scopes import first_use
@@ -68,7 +69,9 @@ async def create(rt: Runtime, context: Context, caller: Caller, request: NewSess
     check_repeated(request.metadata)
     scope = request.scope or caller.default_scope()
     now = rt.clock()
-    session = Session(id=new_id(), scope=scope, created_at=now, metadata=request.metadata)
+    session = Session(
+        id=new_id(), scope=scope, created_at=now, metadata=request.metadata, opened_by=caller.principal_id
+    )
     batch = Batch(at=now, rows=[f"session:{session.id}"])
     batch.sessions.append(store_rows.session_to_row(session))
     first_use(rt, context, batch, scope)
@@ -79,7 +82,7 @@ async def create(rt: Runtime, context: Context, caller: Caller, request: NewSess
 async def get(context: Context, caller: Caller, session_id: str) -> SessionView:
     """A session the caller may see. Raises: NotFound."""
     readable = readable_by(context, caller)
-    session = await _find(context, session_id, readable)
+    session = await _find(context, caller, session_id, readable)
     spoken, whole = await _spoken(context, [session], readable)
     return _view(session, spoken, whole, caller)
 
@@ -87,10 +90,12 @@ async def get(context: Context, caller: Caller, session_id: str) -> SessionView:
 async def list_all(context: Context, caller: Caller, page: PageRequest) -> Page[SessionView]:
     """Sessions the caller may see, newest first."""
     readable = readable_by(context, caller)
+    only = sessions_for(context, caller, readable)
     found = await store_sessions.page_of_sessions(
         context.db,
         context.sets,
         readable,
+        only=only,
         before=before_of(page.after),
         offset=page.offset,
         limit=page.limit + 1,
@@ -101,14 +106,14 @@ async def list_all(context: Context, caller: Caller, page: PageRequest) -> Page[
     return Page(
         rows=tuple(_view(session, spoken, whole, caller) for session in shown),
         next=(time_key(shown[-1].created_at), shown[-1].id) if more else None,
-        total=await store_sessions.count_sessions(context.db, readable) if page.count else None,
+        total=await store_sessions.count_sessions(context.db, readable, only) if page.count else None,
     )
 
 
 async def turns(context: Context, caller: Caller, session_id: str, page: PageRequest) -> Page[Turn]:
     """The turns of a session the caller may see, oldest first. Raises: NotFound; Invalid for another list's place."""
     readable = readable_by(context, caller)
-    session = await _find(context, session_id, readable)
+    session = await _find(context, caller, session_id, readable)
     found = await store_sessions.turns_of(
         context.db,
         context.sets,
@@ -137,7 +142,7 @@ async def block(rt: Runtime, context: Context, caller: Caller, session_id: str, 
     Raises: NotFound, and as `recall`.
     """
     readable = readable_by(context, caller)
-    session = await _find(context, session_id, readable)
+    session = await _find(context, caller, session_id, readable)
     # Only what the caller sees of the scope: a clause of others would be no filter they may set.
     clauses = session.scope.visible_clauses(caller.region(Verb.MEMORY_READ))
     lens = Lens(tuple(frozenset(map(Pattern, clause)) for clause in sorted(clauses, key=sorted)))
@@ -161,9 +166,9 @@ def _note(turn: Turn) -> Note:
     )
 
 
-async def _find(context: Context, session_id: str, readable: frozenset[str]) -> Session:
+async def _find(context: Context, caller: Caller, session_id: str, readable: frozenset[str]) -> Session:
     found = await store_sessions.find_session(context.db, context.sets, session_id, readable)
-    if found is None:
+    if found is None or not shows_session(context, caller, found):
         raise NotFound(f"session {session_id} does not exist")
     return found
 

@@ -250,6 +250,7 @@ def session_to_row(session: Session) -> Record:
         "created_at": session.created_at,
         "last_turn_at": session.last_turn_at,
         "next_seq": session.next_seq,
+        "opened_by": session.opened_by,
     }
 
 
@@ -262,6 +263,7 @@ def session_from_row(record: Record, scope: Scope) -> Session:
         next_seq=record["next_seq"],
         last_turn_at=record.get("last_turn_at"),
         metadata=record.get("metadata"),
+        opened_by=record.get("opened_by"),
     )
 
 

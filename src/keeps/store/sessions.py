@@ -23,11 +23,27 @@ async def find_session(db: Db, sets: ScopeSets, session: str, readable: Collecti
     return session_from_row(row, sets[row["scope_set"]])
 
 
+@dataclass(frozen=True, slots=True)
+class SessionsOf:
+    """Those sessions alone that lie in the scope sets `everywhere` or were begun by `opened_by`."""
+
+    everywhere: frozenset[str]
+    opened_by: str
+
+
+_ONLY_OF: Final[LiteralString] = " AND (scope_set IN $everywhere OR opened_by = $opened_by)"
+
+
+def _of(only: SessionsOf | None) -> dict[str, object]:
+    return {} if only is None else {"everywhere": sorted(only.everywhere), "opened_by": only.opened_by}
+
+
 async def page_of_sessions(
     db: Db,
     sets: ScopeSets,
     readable: Collection[str],
     *,
+    only: SessionsOf | None = None,
     before: tuple[datetime, str] | None = None,
     offset: int = 0,
     limit: int,
@@ -39,6 +55,7 @@ async def page_of_sessions(
     before_at, before_key = before or (None, "")
     (found,) = await db.run(
         "SELECT * FROM session WHERE scope_set IN $sets"
+        + ("" if only is None else _ONLY_OF)
         + further
         + " ORDER BY created_at DESC, id DESC LIMIT $limit START $offset TIMEOUT 10s;",
         timeout_s=15.0,
@@ -47,16 +64,20 @@ async def page_of_sessions(
         before_id=RecordID("session", before_key),
         limit=limit,
         offset=offset,
+        **_of(only),
     )
     return [session_from_row(row, sets[row["scope_set"]]) for row in found]
 
 
-async def count_sessions(db: Db, readable: Collection[str]) -> int:
+async def count_sessions(db: Db, readable: Collection[str], only: SessionsOf | None = None) -> int:
     """How many sessions lie in the readable scope sets."""
     (found,) = await db.run(
-        "SELECT count() FROM session WHERE scope_set IN $sets GROUP ALL TIMEOUT 10s;",
+        "SELECT count() FROM session WHERE scope_set IN $sets"
+        + ("" if only is None else _ONLY_OF)
+        + " GROUP ALL TIMEOUT 10s;",
         timeout_s=15.0,
         sets=sorted(readable),
+        **_of(only),
     )
     return int(found[0]["count"]) if found else 0
 
