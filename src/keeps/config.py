@@ -45,6 +45,9 @@ class Config(BaseSettings):
     allowed_hosts: tuple[str, ...] = Field(
         default=(), description="Host names accepted besides loopback when listening on loopback."
     )
+    webhook_hosts: tuple[str, ...] = Field(
+        default=(), description="Hosts of webhooks that may be of a private network, and told over http."
+    )
     legacy_list_user_agents: tuple[str, ...] = Field(
         default=LEGACY_LIST_USER_AGENTS, description="User-Agent prefixes that get bare arrays from list routes."
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 import httpx
 
 from keeps.client import Call, Client
-from keeps.client.calls import answer, http_client, unreachable
+from keeps.client.calls import OnPending, answer, http_client, unreachable
 from keeps.config import Config
 from keeps.core.errors import NotFound, Unavailable
 from keeps.store import secrets as store_secrets
@@ -50,9 +50,16 @@ class Memory(Client):
     """
 
     def __init__(
-        self, folder: Path | str, config: Config, *, context: str, key: str | None, saved_key: Literal["agent", "owner"]
+        self,
+        folder: Path | str,
+        config: Config,
+        *,
+        context: str,
+        key: str | None,
+        saved_key: Literal["agent", "owner"],
+        on_pending: OnPending | None = None,
     ) -> None:
-        super().__init__(_IN_PROCESS, context=context)
+        super().__init__(_IN_PROCESS, context=context, on_pending=on_pending)
         self.folder = Path(folder).expanduser().absolute()
         self.created = False
         self._config = config.model_copy(update={"data": self.folder})
@@ -72,18 +79,19 @@ class Memory(Client):
         key: str | None = None,
         saved_key: Literal["agent", "owner"] = "agent",
         config: Config | None = None,
+        on_pending: OnPending | None = None,
     ) -> AsyncGenerator[Self]:
         """The memory in `folder`, made when missing: `async with Memory.open("./memory") as memory:`.
 
         Without a `key` the one saved in the folder is used: that of the agent, or of the owner when `saved_key`
-        says so.
+        says so. `on_pending` is told what waits, as by `Client`.
 
         Raises:
             StoreRefused: the folder cannot be used, was written by a newer version, or its record lost rows.
             NotFound: the folder has no such context.
             Unavailable: for a minute nobody who owns the folder answers, and it cannot be owned.
         """
-        memory = cls(folder, config or Config(), context=context, key=key, saved_key=saved_key)
+        memory = cls(folder, config or Config(), context=context, key=key, saved_key=saved_key, on_pending=on_pending)
         try:
             await memory._move()
             yield memory
@@ -112,7 +120,7 @@ class Memory(Client):
         while True:
             asked = self._http
             try:
-                return await answer(asked, self.context_id, call)
+                return await answer(asked, self.context_id, call, on_pending=self._on_pending)
             except httpx.ConnectError:
                 # Nothing was sent: the owner ended. The next one may have ended as well by the time it is asked.
                 if self._owned is not None:

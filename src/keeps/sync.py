@@ -10,6 +10,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from keeps.client.calls import OnPending
 from keeps.client.nouns import Keys, Principals, Scopes, Sessions, Traces
 from keeps.config import Config
 from keeps.core.errors import Invalid
@@ -134,12 +135,15 @@ class SyncMemory(Waiting[Memory]):
         key: str | None = None,
         saved_key: Literal["agent", "owner"] = "agent",
         config: Config | None = None,
+        on_pending: OnPending | None = None,
     ) -> Generator[Self]:
         """The memory in `folder`, made when missing: `with SyncMemory.open("./memory") as memory:`.
 
         Arguments and errors are those of `Memory.open`.
         """
-        opening = Memory.open(folder, context=context, key=key, saved_key=saved_key, config=config)
+        opening = Memory.open(
+            folder, context=context, key=key, saved_key=saved_key, config=config, on_pending=on_pending
+        )
         with start_blocking_portal(name="keeps-memory") as portal, portal.wrap_async_context_manager(opening) as memory:
             loop = Loop(portal)
             try:

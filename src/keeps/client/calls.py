@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
@@ -26,6 +27,13 @@ PAUSES_S: Final = (0.25, 0.5, 1.0)
 
 MAX_PATIENCE_S: Final = 5
 """A server that asks for a longer pause gets no second try."""
+
+PENDING_HEADER: Final = "X-Keeps-Pending"
+HEARD_S: Final = 5.0
+"""How long a reply waits for whoever is told what waits, seconds."""
+
+OnPending = Callable[[int], Awaitable[None] | None]
+"""Who is told how many proposals a write left for a person to decide on."""
 
 _MAX_PORT: Final = 65535
 _DELEGATE: Final = "X-Memory-On-Behalf-Of"
@@ -161,8 +169,10 @@ async def send(http: httpx.AsyncClient, context: str, call: Call) -> httpx.Respo
     return await http.request(call.method, root + call.path, content=content, params=call.query(), headers=headers)
 
 
-async def answer(http: httpx.AsyncClient, context: str, call: Call) -> Any:
+async def answer(http: httpx.AsyncClient, context: str, call: Call, *, on_pending: OnPending | None = None) -> Any:
     """The JSON of the reply, None for an empty one; sent again while that is safe and may help.
+
+    `on_pending` is told before the reply is given when it says that something waits.
 
     Raises: the error the service answered with; Unavailable when no answer came. httpx.ConnectError passes
     through: nothing was sent.
@@ -170,7 +180,12 @@ async def answer(http: httpx.AsyncClient, context: str, call: Call) -> Any:
     pauses = list(PAUSES_S) if call.repeatable else []
     while True:
         try:
-            return read(await send(http, context, call))
+            reply = await send(http, context, call)
+            found = read(reply)
+            waiting = reply.headers.get(PENDING_HEADER, "")
+            if on_pending is not None and waiting.isdecimal() and len(waiting) < 9:
+                await _tell(on_pending, int(waiting))
+            return found
         except httpx.ConnectError:
             raise
         except httpx.TransportError as error:
@@ -192,6 +207,25 @@ def read(reply: httpx.Response) -> Any:
     if isinstance(body, str):
         raise Unavailable("the answer is no JSON: something else than keeps listens there")
     return body
+
+
+async def _tell(on_pending: OnPending, waiting: int) -> None:
+    """Tell how many wait. What goes wrong there goes to the loop's handler of exceptions: the reply is not lost."""
+
+    async def telling() -> None:
+        done = on_pending(waiting)
+        if inspect.isawaitable(done):
+            await done
+
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(telling())
+    try:
+        await asyncio.wait({task}, timeout=HEARD_S)
+    finally:
+        task.cancel()
+    await asyncio.wait({task}, timeout=HEARD_S)
+    if task.done() and not task.cancelled() and (failure := task.exception()) is not None:
+        loop.call_exception_handler({"message": "on_pending failed", "exception": failure, "task": task})
 
 
 def no_answer(call: Call, error: httpx.TransportError) -> Unavailable:

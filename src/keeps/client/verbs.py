@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, Self, TypedDict, TypeVar, Unpack
 
 import httpx
 
-from keeps.client.calls import DEFAULT_ENDPOINT, Call, answer, http_client, path_of, unreachable
+from keeps.client.calls import DEFAULT_ENDPOINT, Call, OnPending, answer, http_client, path_of, unreachable
 from keeps.client.given import check_options, check_triples
 from keeps.client.nouns import Keys, Principals, Scopes, ScopeSpelling, Sessions, Traces
 from keeps.core.entities import parse_ref
@@ -102,6 +102,9 @@ class Client:
 
     Reading calls are repeated for a moment when the service is away or busy, and so are writes that carry an
     `idempotency_key`. Another write whose answer is lost raises `Unavailable` and says that it may be written.
+
+    `on_pending`, a function or a coroutine function, is told how many proposals a write left for a person to decide
+    on, before the write returns; it has 5 seconds. What it raises goes to the loop's handler of exceptions.
     """
 
     def __init__(
@@ -113,8 +116,10 @@ class Client:
         on_behalf_of: str | None = None,
         timeout_s: float = 30.0,
         transport: httpx.AsyncBaseTransport | None = None,
+        on_pending: OnPending | None = None,
     ) -> None:
         self.context_id = context
+        self._on_pending = on_pending
         self._on_behalf_of = on_behalf_of
         self._timeout_s = timeout_s
         self._closed = False
@@ -146,7 +151,7 @@ class Client:
     async def _ask(self, call: Call) -> Any:
         self._check_open()
         try:
-            return await answer(self._http, self.context_id, call)
+            return await answer(self._http, self.context_id, call, on_pending=self._on_pending)
         except httpx.ConnectError:
             raise unreachable(self.endpoint) from None
 

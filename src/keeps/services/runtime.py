@@ -22,7 +22,7 @@ from keeps.core import audit
 from keeps.core.audit import FIRST
 from keeps.core.contexts import FOLDER_NAMES, LAID_ASIDE
 from keeps.core.errors import Invalid, NotFound, StoreRefused
-from keeps.core.facts import RowId
+from keeps.core.facts import RowId, Status
 from keeps.core.marks import mark_of
 from keeps.core.scopes import ScopePath
 from keeps.core.sessions import Session, Turn
@@ -38,6 +38,7 @@ from keeps.services.embedders import Embedders
 from keeps.services.index import Changes, Indexed
 from keeps.services.trace_buffer import TraceBuffer
 from keeps.services.vectors import VectorFollower
+from keeps.services.webhook import Webhook
 from keeps.store import audit as store_audit
 from keeps.store import commit as store_commit
 from keeps.store import contexts as store_contexts
@@ -120,6 +121,7 @@ class Context:
     embedders: Embedders
     consent: Consent
     enforcement_blocked: bool = False
+    clock: Clock = system_clock
     audit_head: tuple[int, str] = (0, FIRST)
     """The number and the seal of the last row of the audit."""
     sets: ScopeSets = field(default_factory=ScopeSets)
@@ -137,11 +139,21 @@ class Context:
     """What reads leave behind, on its way to the record."""
     vectors: VectorFollower = field(init=False)
     """What keeps vectors equal to the record, behind the commits."""
+    webhook_hosts: tuple[str, ...] = ()
+    webhook: Webhook = field(init=False)
+    """What tells the host that something waits for a person."""
     _committing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
         self.vectors = VectorFollower(self.indexed, self.embedders, self.secret, self.config, still=self.still)
         self.traces = TraceBuffer(self._save_traces)
+        self.webhook = Webhook(
+            self.id,
+            self.secret,
+            lambda: self.consent.settings.webhook_url,
+            clock=self.clock,
+            private_hosts=self.webhook_hosts,
+        )
 
     @property
     def indexed(self) -> Indexed:
@@ -187,6 +199,7 @@ class Context:
             if changes is not None:
                 await index.follow(self.indexed, number, changes)
                 self.vectors.wake()
+            self.webhook.tell([row["id"].id for row in batch.proposals if row["status"] == Status.PROPOSED])
             return number
 
     def _seal(self, batch: Batch) -> tuple[int, str]:
@@ -315,6 +328,8 @@ class Runtime:
                 settings=settings_of(row.config, self.config.policy), homes=await store_principals.homes(db)
             ),
             enforcement_blocked=row.enforcement_blocked,
+            clock=self.clock,
+            webhook_hosts=self.config.webhook_hosts,
             audit_head=await store_audit.head(db),
         )
         await store_scopes.load_scope_sets(db, context.sets)
@@ -367,6 +382,7 @@ class Runtime:
         async with self._opening:
             context = self.contexts.pop(context_id, None)
         if context is not None:
+            await context.webhook.close()
             await context.vectors.close()
             await context.traces.close()
             await context.finder.close()
