@@ -1,0 +1,64 @@
+"""Not learning again what a person rejected or forgot: it is known again by keyed hashes, however it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from keeps.core.facts import Fact, Relation, Row
+from keeps.core.text import fold
+from keeps.services.runtime import Context, new_id
+from keeps.store import suppressions as store_suppressions
+from keeps.store.commit import Batch
+
+_SENTENCE_WORDS: Final = 3
+"""From so many words on a value says enough by itself to be known again under another key."""
+
+
+def marks_of(context: Context, row: Row) -> list[str]:
+    """The hashes by which what a row says is known again: by where it would stand and what it says there, by its
+    sentence, and, when its value is a sentence itself, by that. Case, spaces and forms of letters make no difference.
+
+    What is one person's is known again everywhere under their home; what is shared, in the same scopes.
+    """
+    person = context.consent.person_of(row.scope.nodes())
+    where = f"person {person}" if person is not None else f"scope {row.scope.id}"
+    said = [f"{where} says {fold(row.summary)}"]
+    if isinstance(row, Fact):
+        value = fold(row.value)
+        said.append(f"{where} holds {row.entity} {row.key} {value}")
+        if len(value.split()) >= _SENTENCE_WORDS:
+            said.append(f"{where} says {value}")
+    elif isinstance(row, Relation):
+        said.append(f"{where} holds {row.subject} {row.label} {row.object}")
+    return list(dict.fromkeys(context.fold_key(each) for each in said))
+
+
+async def is_suppressed(context: Context, rows: Sequence[Row]) -> set[int]:
+    """The places of those among `rows` that say what a person rejected or forgot."""
+    marks = [marks_of(context, row) for row in rows]
+    held = await store_suppressions.holding(context.db, {mark for each in marks for mark in each})
+    return {number for number, each in enumerate(marks) if not held.keys().isdisjoint(each)}
+
+
+def suppress(batch: Batch, context: Context, rows: Iterable[Row], *, reason: str, by: str) -> None:
+    """Let a commit also write down that what `rows` say is not to be learned again. `reason`: one fixed word."""
+    for row in rows:
+        batch.creates.append(
+            store_suppressions.to_row(
+                new_id(),
+                marks_of(context, row),
+                scope_set=row.scope.id,
+                reason=reason,
+                kind=row.control.kind,
+                by=by,
+                at=batch.at,
+            )
+        )
+
+
+async def lift(batch: Batch, context: Context, rows: Sequence[Row]) -> None:
+    """Let a commit also end what keeps `rows` from being learned: the person said it anew, or took it back."""
+    marks = {mark for row in rows for mark in marks_of(context, row)}
+    held = await store_suppressions.holding(context.db, marks)
+    batch.deletes += list({str(id_): id_ for ids in held.values() for id_ in ids}.values())
