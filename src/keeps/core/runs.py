@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 
 class Reason(StrEnum):
@@ -89,7 +88,9 @@ class ToolCall:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One run. `region`: the patterns its agent could read. `temporary`: no memory in, none out, nothing kept.
-    `saving`: False lets it use memory and keep nothing. `cost`: numbers as the host gives them, by name.
+    `saving`: False lets it use memory and keep nothing. `tokens_memory`, `latency_ms`: what memory put into prompts,
+    and took, as counted here. `cost`, `tokens`, `took_ms`: what the host says of the whole run, costs by name.
+    `people`: whose memory it was given.
     """
 
     id: str
@@ -110,6 +111,20 @@ class Run:
     cites_kept: int = 0
     cites_dropped: int = 0
     outcome: Outcome | None = None
-    cost: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    cost: Mapping[str, float] = field(default_factory=dict[str, float])
     degraded: tuple[str, ...] = ()
     proposed: int = 0
+    tokens: int | None = None
+    took_ms: int | None = None
+    people: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uses:
+    """How often a memory stood in a prompt, and how often an answer relied on it; once a run each, whatever the
+    retries. `last_at`, `last_by`: when and by which agent it was last put into a prompt."""
+
+    offered: int = 0
+    cited: int = 0
+    last_at: datetime | None = None
+    last_by: str | None = None

@@ -32,10 +32,11 @@ from keeps.finder.base import Finder, FinderLost
 from keeps.finder.local import LocalFinder
 from keeps.models.base import Embedder
 from keeps.models.opened import open_embedder, provider_of
-from keeps.services import index
+from keeps.services import index, run_buffer
 from keeps.services.consent import Consent, settings_of
 from keeps.services.embedders import Embedders
 from keeps.services.index import Changes, Indexed
+from keeps.services.run_buffer import Kept, RunBuffer
 from keeps.services.trace_buffer import TraceBuffer
 from keeps.services.vectors import VectorFollower
 from keeps.services.webhook import Webhook
@@ -47,6 +48,7 @@ from keeps.store import keys as store_keys
 from keeps.store import ledger as store_ledger
 from keeps.store import meta as store_meta
 from keeps.store import principals as store_principals
+from keeps.store import runs as store_runs
 from keeps.store import scopes as store_scopes
 from keeps.store import secrets as store_secrets
 from keeps.store import swap as store_swap
@@ -135,8 +137,10 @@ class Context:
     erased_at: datetime | None = None
     """When this process last erased something here."""
     entity_locks: dict[str, EntityLock] = field(default_factory=dict[str, EntityLock])
-    traces: TraceBuffer = field(init=False)
+    traces: TraceBuffer[ReadTrace] = field(init=False)
     """What reads leave behind, on its way to the record."""
+    runs: RunBuffer = field(init=False)
+    """Runs of agents, on their way to the record."""
     vectors: VectorFollower = field(init=False)
     """What keeps vectors equal to the record, behind the commits."""
     webhook_hosts: tuple[str, ...] = ()
@@ -147,6 +151,7 @@ class Context:
     def __post_init__(self) -> None:
         self.vectors = VectorFollower(self.indexed, self.embedders, self.secret, self.config, still=self.still)
         self.traces = TraceBuffer(self._save_traces)
+        self.runs = RunBuffer(self._save_runs)
         self.webhook = Webhook(
             self.id,
             self.secret,
@@ -233,6 +238,11 @@ class Context:
                     for trace in traces
                 ]
             await store_traces.save(self.db, traces)
+
+    async def _save_runs(self, runs: Sequence[Kept]) -> None:
+        """Write runs between two commits."""
+        async with self._committing:
+            await run_buffer.save(self.db, self.sets, self.consent, runs)
 
     def fold_key(self, text: str) -> str:
         """A keyed hash of a folded text: finds equal texts without keeping a guessable hash."""
@@ -332,6 +342,8 @@ class Runtime:
             webhook_hosts=self.config.webhook_hosts,
             audit_head=await store_audit.head(db),
         )
+        for run_id, session in await store_runs.temporary(db):
+            context.runs.mark_temporary(run_id, session)
         await store_scopes.load_scope_sets(db, context.sets)
         context.nodes.update(node.path for node in await store_scopes.list_nodes(db))
         await self.replay(context)
@@ -384,6 +396,7 @@ class Runtime:
         if context is not None:
             await context.webhook.close()
             await context.vectors.close()
+            await context.runs.traces.close()
             await context.traces.close()
             await context.finder.close()
 

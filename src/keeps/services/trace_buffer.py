@@ -1,4 +1,4 @@
-"""Traces of reads on their way to the record: many become one commit, and no read waits for it."""
+"""What reads leave behind on its way to the record: many traces become one commit, and no read waits for it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from keeps.core.errors import KeepsError
-from keeps.core.traces import ReadTrace
 from keeps.store.db import EngineError
 
 EVERY_S: Final = 0.25
@@ -33,16 +32,18 @@ SETTLE_S: Final = 2.0
 
 _log = logging.getLogger(__name__)
 
-Save = Callable[[Sequence[ReadTrace]], Awaitable[None]]
+LeftT = TypeVar("LeftT")
+Save = Callable[[Sequence[LeftT]], Awaitable[None]]
 _FAILURES: Final = (KeepsError, EngineError)
 
 
-class TraceBuffer:
-    """What waits to be saved in one context. Losing it loses traces and nothing else."""
+class TraceBuffer(Generic[LeftT]):
+    """What waits to be saved in one context. Losing it loses traces and nothing else. `what`: its name in the log."""
 
-    def __init__(self, save: Save) -> None:
+    def __init__(self, save: Save[LeftT], *, what: str = "traces of reads") -> None:
         self._save = save
-        self._waiting: deque[ReadTrace] = deque()
+        self._what = what
+        self._waiting: deque[LeftT] = deque()
         self._saving = asyncio.Lock()
         self._full = asyncio.Event()
         self._flusher: asyncio.Task[None] | None = None
@@ -53,7 +54,7 @@ class TraceBuffer:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, trace: ReadTrace) -> None:
+    def put(self, trace: LeftT) -> None:
         """Take a trace; it is saved soon, by a task of this buffer. One that comes after `close` is let go."""
         if self._closed:
             return
@@ -75,7 +76,7 @@ class TraceBuffer:
             async with asyncio.timeout(SETTLE_S):
                 await self.flush()
         except (*_FAILURES, TimeoutError) as error:
-            _log.warning("traces of reads not saved yet: %s", type(error).__name__)
+            _log.warning("%s not saved yet: %s", self._what, type(error).__name__)
 
     @asynccontextmanager
     async def quiet(self) -> AsyncGenerator[None]:
@@ -84,7 +85,7 @@ class TraceBuffer:
             try:
                 await self._flush()
             except _FAILURES as error:
-                _log.warning("traces of reads not saved: %s", type(error).__name__)
+                _log.warning("%s not saved: %s", self._what, type(error).__name__)
             yield
 
     async def close(self) -> None:
@@ -139,4 +140,4 @@ class TraceBuffer:
             self._waiting.popleft()
         self.dropped += number
         if number:
-            _log.warning("traces of reads dropped: %d now, %d in all (%s)", number, self.dropped, why)
+            _log.warning("%s dropped: %d now, %d in all (%s)", self._what, number, self.dropped, why)

@@ -1,0 +1,471 @@
+"""Runs of agents as rows, what each was offered, and how often a memory was used.
+
+Saving is no numbered change of the record: nothing follows it, and saving the same again changes and counts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, LiteralString
+
+from keeps.core.runs import Candidate, EndReason, Inclusion, Outcome, Reason, Run, ToolCall, Uses
+from keeps.store.db import INDEXED_VALUES, Db, RecordID
+from keeps.store.rows import Record, key_of
+from keeps.store.traces import micros, moment
+
+TABLE: Final = "run"
+CANDIDATES: Final = "run_memory"
+USES: Final = "memory_use"
+
+MEMORY_TABLES: Final = frozenset({"attribute", "relates_to", "action", "instruction", "turn", "memory_chunk"})
+"""Tables whose rows can stand in a prompt."""
+
+_READ_S: Final = 15.0
+_SCAN_S: Final = 65.0
+_AT_ONCE: Final = 500
+_FIRST_SPAN: Final = 600_000_000
+_LAST_SPAN: Final = 64 * 86_400_000_000
+"""Microseconds of time that a page is looked for in: the engine reads all that an index allows, whatever the limit."""
+
+_BEGINNING: Final = -(2**62)
+_END: Final = 2**62
+
+Moment = tuple[datetime, str]
+"""Where a run stands in the list: when it began, and its id among those of one time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """What of a run is to be saved: the run as it is, the candidates that are new or changed, what was cited.
+
+    `offered_at`, `cited_at`: when, by memory. `bad`: parts of cites that were dropped; `bad_at`: when the last was.
+    """
+
+    run: Run
+    active_at: datetime
+    candidates: Sequence[Candidate] = ()
+    offered_at: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
+    cited_at: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
+    bad: Sequence[str] = ()
+    bad_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A run as it was saved. `cited`: which of its candidates an answer relied on."""
+
+    run: Run
+    active_at: datetime
+    candidates: Sequence[Candidate] = ()
+    cited: frozenset[str] = frozenset()
+    bad: Sequence[str] = ()
+
+
+_SAVE: Final[LiteralString] = (
+    "BEGIN;"
+    "FOR $r IN $runs { UPSERT $r.id CONTENT $r.row RETURN NONE };"
+    "FOR $m IN $shown {"
+    " LET $was = (SELECT VALUE inclusion FROM ONLY $m.id);"
+    " UPSERT $m.id SET run = $m.run, memory = $m.memory, rank = $m.rank, reason = $m.reason, score = $m.score,"
+    " inclusion = $m.inclusion, origin = $m.origin, at_us = $m.at_us, cited = cited ?? false RETURN NONE;"
+    " IF $was IS NONE OR $was != 'included' {"
+    "  UPSERT $m.use SET memory = $m.memory, agent = $m.agent, day = $m.day, offered = (offered ?? 0) + 1,"
+    "  cited = cited ?? 0, last_us = math::max([last_us ?? 0, $m.last_us]) RETURN NONE } };"
+    "INSERT IGNORE INTO run_memory $weighed RETURN NONE;"
+    "FOR $c IN $cited {"
+    " IF (SELECT VALUE cited FROM ONLY $c.id) = false {"
+    "  UPDATE $c.id SET cited = true RETURN NONE;"
+    "  UPSERT $c.use SET memory = $c.memory, agent = $c.agent, day = $c.day, offered = offered ?? 0,"
+    "  cited = (cited ?? 0) + 1, last_us = math::max([last_us ?? 0, $c.last_us]) RETURN NONE } };"
+    "COMMIT;"
+)
+
+
+async def save(db: Db, runs: Sequence[Saved]) -> None:
+    """Write runs in one transaction. What is counted is counted once a run and memory, however often it is saved."""
+    shown = [(one, each) for one in runs for each in one.candidates if each.inclusion is Inclusion.INCLUDED]
+    weighed = [(one, each) for one in runs for each in one.candidates if each.inclusion is not Inclusion.INCLUDED]
+    await db.run(
+        _SAVE,
+        timeout_s=_READ_S,
+        runs=[{"id": RecordID(TABLE, one.run.id), "row": to_row(one)} for one in runs],
+        shown=[
+            _candidate_row(one.run, each) | _use(one.run, each.memory, one.offered_at[each.memory])
+            for one, each in shown
+        ],
+        weighed=[_candidate_row(one.run, each) | {"cited": False} for one, each in weighed],
+        cited=[
+            {"id": _candidate_id(one.run.id, memory)} | _use(one.run, memory, at)
+            for one in runs
+            for memory, at in one.cited_at.items()
+        ],
+    )
+
+
+async def find(db: Db, run_id: str) -> Stored | None:
+    """The run with its candidates by rank; `None` when there is none of that id."""
+    row = (await db.run("SELECT * FROM ONLY $id TIMEOUT 2s;", id=RecordID(TABLE, run_id)))[0]
+    if not row:
+        return None
+    found = (await db.run("SELECT * FROM run_memory WHERE run = $run TIMEOUT 5s;", timeout_s=_READ_S, run=run_id))[0]
+    return Stored(
+        run=from_row(row),
+        active_at=moment(row["active_us"]),
+        candidates=sorted(map(_candidate, found), key=lambda each: (each.rank, each.memory)),
+        cited=frozenset(each["memory"] for each in found if each["cited"]),
+        bad=tuple(row["bad"]),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which runs: of an agent, in a session, that weighed one of these memories; all of them unless said."""
+
+    agent: str | None = None
+    session: str | None = None
+    memories: Sequence[str] | None = None
+
+
+_BY_TIME: Final[LiteralString] = (
+    "SELECT * FROM run WHERE started_us >= $low AND started_us < $high"
+    " AND (started_us < $before_us OR (started_us = $before_us AND id < $before_id))"
+    " ORDER BY started_us DESC, id DESC LIMIT $limit TIMEOUT 10s;"
+)
+_BY_AGENT: Final[LiteralString] = (
+    "SELECT * FROM run WHERE agent = $agent AND started_us >= $low AND started_us < $high"
+    " AND (started_us < $before_us OR (started_us = $before_us AND id < $before_id))"
+    " ORDER BY started_us DESC, id DESC LIMIT $limit TIMEOUT 10s;"
+)
+_BY_SESSION: Final[LiteralString] = (
+    "SELECT * FROM run WHERE session = $of_session AND started_us >= $low AND started_us < $high"
+    " AND (started_us < $before_us OR (started_us = $before_us AND id < $before_id))"
+    " ORDER BY started_us DESC, id DESC LIMIT $limit TIMEOUT 10s;"
+)
+
+
+async def newest(
+    db: Db, wanted: Wanted, sees: Callable[[Run], bool], *, before: Moment | None = None, limit: int, now: datetime
+) -> list[Run]:
+    """Up to `limit` runs that are wanted and seen, the one that began last first, from strictly before a place on."""
+    if wanted.memories is not None:
+        return await _of_memories(db, wanted, sees, before=before, limit=limit)
+    query = _BY_AGENT if wanted.agent is not None else _BY_TIME
+    query = _BY_SESSION if wanted.session is not None else query
+    found: list[Run] = []
+    high, span = _END, _FIRST_SPAN
+    place = (micros(before[0]), before[1]) if before else (_END, "")
+    low = (place[0] if before else micros(now)) - span
+    while True:
+        rows = (
+            await db.run(
+                query,
+                timeout_s=_READ_S,
+                low=low,
+                high=min(high, place[0] + 1),
+                agent=wanted.agent,
+                of_session=wanted.session,
+                before_us=place[0],
+                before_id=RecordID(TABLE, place[1]),
+                limit=limit,
+            )
+        )[0]
+        found += [run for run in map(from_row, rows) if _is_wanted(run, wanted) and sees(run)]
+        if len(found) >= limit:
+            return found[:limit]
+        if len(rows) == limit:
+            place = (rows[-1]["started_us"], key_of(rows[-1]["id"]))
+            continue
+        if low == _BEGINNING:
+            return found
+        high, span = low, 2 * span
+        low = _BEGINNING if span > _LAST_SPAN else low - span
+
+
+def _is_wanted(run: Run, wanted: Wanted) -> bool:
+    return wanted.agent in (None, run.agent) and wanted.session in (None, run.session)
+
+
+async def _of_memories(
+    db: Db, wanted: Wanted, sees: Callable[[Run], bool], *, before: Moment | None, limit: int
+) -> list[Run]:
+    place = (micros(before[0]), before[1]) if before else (_END, "")
+    at: dict[str, int] = {}
+    for memory in wanted.memories or ():
+        rows = (
+            await db.run(
+                "SELECT run, at_us FROM run_memory WHERE memory = $memory AND at_us <= $before TIMEOUT 10s;",
+                timeout_s=_READ_S,
+                memory=memory,
+                before=place[0],
+            )
+        )[0]
+        at.update((row["run"], row["at_us"]) for row in rows)
+    ids = [run for us, run in sorted(((us, run) for run, us in at.items()), reverse=True) if (us, run) < place]
+    found: list[Run] = []
+    for start in range(0, len(ids), limit):
+        part = [RecordID(TABLE, run) for run in ids[start : start + limit]]
+        rows = (await db.run("SELECT * FROM $ids TIMEOUT 5s;", timeout_s=_READ_S, ids=part))[0]
+        runs = sorted(map(from_row, rows), key=lambda run: (run.started_at, run.id), reverse=True)
+        found += [run for run in runs if _is_wanted(run, wanted) and sees(run)]
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
+async def temporary(db: Db) -> list[tuple[str, str | None]]:
+    """Every run of a temporary chat, with its session."""
+    rows = (await db.run("SELECT id, session FROM run WHERE temporary = true TIMEOUT 30s;", timeout_s=_SCAN_S))[0]
+    return [(key_of(row["id"]), row.get("session")) for row in rows]
+
+
+async def left_open(db: Db, before: datetime) -> list[str]:
+    """Runs, by id, that are open and were last heard of before a time; 500 at most."""
+    rows = (
+        await db.run(
+            "SELECT VALUE id FROM run WHERE is_open = true AND active_us < $before LIMIT $most TIMEOUT 10s;",
+            timeout_s=_READ_S,
+            before=micros(before),
+            most=_AT_ONCE,
+        )
+    )[0]
+    return [key_of(row) for row in rows]
+
+
+async def cited_in(db: Db, run_id: str) -> list[str]:
+    """The memories that the answers of a run relied on."""
+    return (
+        await db.run(
+            "SELECT VALUE memory FROM run_memory WHERE run = $run AND cited = true TIMEOUT 5s;",
+            timeout_s=_READ_S,
+            run=run_id,
+        )
+    )[0]
+
+
+# ---------------------------------------------------------------------- what a memory was used for
+async def uses_of(db: Db, memories: Collection[str]) -> dict[str, Uses]:
+    """How often each memory was used; those that never were are left out."""
+    found: dict[str, Uses] = {}
+    for row in await _uses(db, memories):
+        before = found.get(row["memory"], Uses())
+        at = moment(row["last_us"])
+        newer = before.last_at is None or at > before.last_at
+        found[row["memory"]] = Uses(
+            offered=before.offered + row["offered"],
+            cited=before.cited + row["cited"],
+            last_at=at if newer else before.last_at,
+            last_by=row["agent"] if newer else before.last_by,
+        )
+    return found
+
+
+async def refreshed_on(db: Db, memories: Collection[str], day: str) -> set[str]:
+    """Those of the memories whose importance was set back on a day."""
+    return {row["memory"] for row in await _uses(db, memories) if row["day"] == day and row.get("refreshed")}
+
+
+async def note_refreshed(db: Db, memories: Collection[str], agent: str, at: datetime) -> None:
+    """Note that the importance of these was set back today, as an answer of the agent relied on them."""
+    uses = [_use_id(memory, agent, day_of(at)) for memory in sorted(memories)]
+    await db.run("UPDATE $uses SET refreshed = true RETURN NONE;", timeout_s=_READ_S, uses=uses)
+
+
+async def _uses(db: Db, memories: Collection[str]) -> list[Record]:
+    wanted = sorted(set(memories))
+    rows: list[Record] = []
+    for start in range(0, len(wanted), INDEXED_VALUES):
+        rows += (
+            await db.run(
+                "SELECT * FROM memory_use WHERE memory IN $memories TIMEOUT 10s;",
+                timeout_s=_READ_S,
+                memories=wanted[start : start + INDEXED_VALUES],
+            )
+        )[0]
+    return rows
+
+
+async def owners(db: Db, memories: Collection[str]) -> dict[str, str]:
+    """The scope set that each memory lies in now; those that are gone are left out."""
+    ids = [RecordID(*memory.split(":", 1)) for memory in sorted(memories) if _is_memory(memory)]
+    if not ids:
+        return {}
+    (rows,) = await db.run("SELECT id, scope_set, turn FROM $ids TIMEOUT 5s;", timeout_s=_READ_S, ids=ids)
+    named = {f"{row['id'].table_name}:{key_of(row['id'])}": row for row in rows}
+    turns = {row["turn"] for row in named.values() if row.get("turn")}
+    spoken: dict[str, str] = {}
+    if turns:
+        (rows,) = await db.run(
+            "SELECT id, scope_set FROM $ids TIMEOUT 5s;",
+            timeout_s=_READ_S,
+            ids=[RecordID("turn", turn) for turn in sorted(turns)],
+        )
+        spoken = {key_of(row["id"]): row["scope_set"] for row in rows}
+    found = {memory: row.get("scope_set") or spoken.get(row.get("turn") or "") for memory, row in named.items()}
+    return {memory: scope_set for memory, scope_set in found.items() if scope_set}
+
+
+async def turns_of(db: Db, chunks: Collection[str]) -> dict[str, str]:
+    """The turn, as `turn:<id>`, of each passage that is there."""
+    ids = [RecordID(*chunk.split(":", 1)) for chunk in sorted(chunks)]
+    if not ids:
+        return {}
+    (rows,) = await db.run("SELECT id, turn FROM $ids TIMEOUT 5s;", timeout_s=_READ_S, ids=ids)
+    return {f"memory_chunk:{key_of(row['id'])}": f"turn:{row['turn']}" for row in rows}
+
+
+def _is_memory(memory: str) -> bool:
+    table, separator, key = memory.partition(":")
+    return bool(separator and key) and table in MEMORY_TABLES
+
+
+# ---------------------------------------------------------------------- what is over
+async def prune(db: Db, before: datetime, bad_before: datetime) -> int:
+    """Remove runs from before a time with their candidates, and what stood for ids in answers from before another;
+    how many runs there were. That a session was temporary stays known."""
+    await db.run(
+        "UPDATE run SET bad = [], bad_us = NONE WHERE bad_us < $before AND bad_us > 0 RETURN NONE TIMEOUT 30s;",
+        timeout_s=_SCAN_S,
+        before=micros(bad_before),
+    )
+    removed = 0
+    while True:
+        ids = (
+            await db.run(
+                "SELECT VALUE id FROM run WHERE started_us >= $beginning AND started_us < $before"
+                " AND is_open = false AND (temporary = false OR session = NONE) LIMIT $most TIMEOUT 30s;",
+                timeout_s=_SCAN_S,
+                beginning=_BEGINNING,
+                before=micros(before),
+                most=_AT_ONCE,
+            )
+        )[0]
+        for start in range(0, len(ids), INDEXED_VALUES):
+            part = ids[start : start + INDEXED_VALUES]
+            await db.run(
+                "BEGIN; DELETE run_memory WHERE run IN $names RETURN NONE; DELETE $ids RETURN NONE; COMMIT;",
+                timeout_s=_SCAN_S,
+                names=[key_of(each) for each in part],
+                ids=part,
+            )
+        removed += len(ids)
+        if len(ids) < _AT_ONCE:
+            return removed
+
+
+# ---------------------------------------------------------------------- rows
+def day_of(at: datetime) -> str:
+    """The day of a time, UTC, as `2026-10-23`."""
+    return at.date().isoformat()
+
+
+def to_row(saved: Saved) -> Record:
+    """A run as a row."""
+    run = saved.run
+    return {
+        "agent": run.agent,
+        "on_behalf_of": run.on_behalf_of,
+        "session": run.session,
+        "region": list(run.region),
+        "people": sorted(run.people),
+        "mode": run.mode,
+        "settings_version": run.settings_version,
+        "started_us": micros(run.started_at),
+        "active_us": micros(saved.active_at),
+        "ended_us": None if run.ended_at is None else micros(run.ended_at),
+        "is_open": run.end_reason is None,
+        "end_reason": None if run.end_reason is None else str(run.end_reason),
+        "temporary": run.temporary,
+        "saving": run.saving,
+        "tool_calls": [
+            {"name": call.name, "ok": call.ok, "ms": call.ms, "contradicts": list(call.contradicts)}
+            for call in run.tool_calls
+        ],
+        "tokens_memory": run.tokens_memory,
+        "latency_ms": run.latency_ms,
+        "cites_kept": run.cites_kept,
+        "cites_dropped": run.cites_dropped,
+        "bad": list(saved.bad),
+        "bad_us": None if saved.bad_at is None else micros(saved.bad_at),
+        "outcome": None if run.outcome is None else str(run.outcome),
+        "cost": dict(run.cost),
+        "tokens": run.tokens,
+        "took_ms": run.took_ms,
+        "degraded": list(run.degraded),
+        "proposed": run.proposed,
+    }
+
+
+def from_row(row: Record) -> Run:
+    """The run a row holds."""
+    ended = row.get("ended_us")
+    reason, outcome = row.get("end_reason"), row.get("outcome")
+    return Run(
+        id=key_of(row["id"]),
+        agent=row["agent"],
+        on_behalf_of=row.get("on_behalf_of"),
+        session=row.get("session"),
+        region=tuple(row["region"]),
+        people=frozenset(row["people"]),
+        mode=row["mode"],
+        settings_version=row["settings_version"],
+        started_at=moment(row["started_us"]),
+        ended_at=None if ended is None else moment(ended),
+        end_reason=None if reason is None else EndReason(reason),
+        temporary=row["temporary"],
+        saving=row["saving"],
+        tool_calls=tuple(
+            ToolCall(name=call["name"], ok=call["ok"], ms=call["ms"], contradicts=tuple(call["contradicts"]))
+            for call in row["tool_calls"]
+        ),
+        tokens_memory=row["tokens_memory"],
+        latency_ms=row["latency_ms"],
+        cites_kept=row["cites_kept"],
+        cites_dropped=row["cites_dropped"],
+        outcome=None if outcome is None else Outcome(outcome),
+        cost=dict(row.get("cost") or {}),
+        tokens=row.get("tokens"),
+        took_ms=row.get("took_ms"),
+        degraded=tuple(row["degraded"]),
+        proposed=row["proposed"],
+    )
+
+
+def _candidate(row: Record) -> Candidate:
+    return Candidate(
+        memory=row["memory"],
+        rank=row["rank"],
+        reason=Reason(row["reason"]),
+        score=row["score"],
+        inclusion=Inclusion(row["inclusion"]),
+        origin=row["origin"],
+    )
+
+
+def _candidate_row(run: Run, each: Candidate) -> dict[str, Any]:
+    return {
+        "id": _candidate_id(run.id, each.memory),
+        "run": run.id,
+        "memory": each.memory,
+        "rank": each.rank,
+        "reason": str(each.reason),
+        "score": float(each.score),
+        "inclusion": str(each.inclusion),
+        "origin": each.origin,
+        "at_us": micros(run.started_at),
+    }
+
+
+def _candidate_id(run: str, memory: str) -> RecordID:
+    return RecordID(CANDIDATES, f"{run}|{memory}")
+
+
+def _use(run: Run, memory: str, at: datetime) -> dict[str, Any]:
+    day = day_of(at)
+    use = _use_id(memory, run.agent, day)
+    return {"memory": memory, "agent": run.agent, "day": day, "use": use, "last_us": micros(at)}
+
+
+def _use_id(memory: str, agent: str, day: str) -> RecordID:
+    return RecordID(USES, f"{memory}|{agent}|{day}")

@@ -1,0 +1,304 @@
+"""Runs of agents: in memory at once, saved behind, counted once, seen by those whose they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from keeps.core.access import Caller, PrincipalId, PrincipalKind, Role
+from keeps.core.errors import Conflict, Invalid, NotFound
+from keeps.core.pages import PageRequest
+from keeps.core.runs import Candidate, EndReason, Inclusion, Outcome, Reason, Run, ToolCall, Uses
+from keeps.core.scopes import ScopePath
+from keeps.services import runs, sessions
+from keeps.services.run_buffer import KEPT
+from keeps.services.runs import NewRun, RunChange, RunsWanted
+from keeps.services.runtime import Context, Runtime
+from keeps.services.sessions import NewSession
+from tests.services.conftest import HandClock, caller
+from tests.services.saying import fact, say
+
+MARA = "user/mara/*"
+TABLES = ("run", "run_memory", "memory_use")
+
+
+def weighed(memory: str, rank: int = 1, inclusion: Inclusion = Inclusion.INCLUDED, **more: Any) -> Candidate:
+    given: dict[str, Any] = {"reason": Reason.KEYWORD, "score": 0.5, "origin": "user_saved"}
+    return Candidate(memory=memory, rank=rank, inclusion=inclusion, **given | more)
+
+
+async def offer(rt: Runtime, context: Context, who: Caller, run: str | None, *given: Candidate, **more: Any) -> str:
+    told: dict[str, Any] = {"session": None, "tokens": 100, "latency_ms": 7, "degraded": ()} | more
+    return await runs.offer(rt, context, who, run, candidates=given, **told)
+
+
+async def told(rt: Runtime, context: Context, value: str = "pilot", scopes: str = "user/mara") -> str:
+    done = await say(rt, context, caller(), fact("role", value), scopes=scopes)
+    assert done.extraction is not None
+    return f"attribute:{done.extraction.facts[0].id}"
+
+
+async def rows_of(context: Context, table: str) -> list[dict[str, Any]]:
+    await context.runs.traces.flush()
+    queries = {
+        "run": "SELECT * FROM run;",
+        "run_memory": "SELECT * FROM run_memory;",
+        "memory_use": "SELECT * FROM memory_use;",
+    }
+    return (await context.db.run(queries[table]))[0]  # type: ignore[arg-type]
+
+
+async def drop_from_memory(context: Context) -> None:
+    """What a restart, or many other runs, do to runs that are in memory."""
+    await context.runs.traces.flush()
+    context.runs.forget([kept.run.id for kept in context.runs.all()])
+
+
+def ids(found: Sequence[Run]) -> list[str]:
+    return [run.id for run in found]
+
+
+# ---------------------------------------------------------------------- opening
+async def test_a_run_just_opened_is_known_before_it_is_saved(rt: Runtime, context: Context) -> None:
+    before = rt.engine.commits
+    run = await runs.open_run(rt, context, caller(MARA), NewRun(saving=False))
+    assert await runs.find(context, run.id) == run
+    assert not runs.saves(context, run.id)
+    assert not runs.is_temporary(context, run.id, None)
+    assert runs.offered(context, run.id) == frozenset()
+    assert rt.engine.commits == before
+    await drop_from_memory(context)
+    assert await runs.find(context, run.id) == run
+    assert rt.engine.commits > before
+
+
+async def test_what_a_prompt_was_offered_is_known_at_once_and_written_behind(rt: Runtime, context: Context) -> None:
+    ref = await told(rt, context)
+    before = rt.engine.commits
+    run = await offer(rt, context, caller(), None, weighed(ref), weighed("attribute:x", 2, Inclusion.DROPPED_BUDGET))
+    assert runs.offered(context, run) == {ref}
+    assert rt.engine.commits == before
+    await drop_from_memory(context)
+    assert runs.offered(context, run) == frozenset()
+    assert (await runs.of_caller(context, caller(), run)).id == run
+    assert runs.offered(context, run) == {ref}
+
+
+async def test_a_run_of_somebody_else_cannot_be_filled(rt: Runtime, context: Context) -> None:
+    run = await runs.open_run(rt, context, caller(MARA), NewRun())
+    with pytest.raises(NotFound):
+        await offer(rt, context, caller(MARA, name="other"), run.id, weighed("attribute:x"))
+    with pytest.raises(NotFound):
+        await offer(rt, context, caller(MARA), "x" * 20)
+    with pytest.raises(NotFound):
+        await offer(rt, context, caller("user/leo/*"), run.id, weighed("attribute:x"))
+
+
+# ---------------------------------------------------------------------- counting
+async def test_e3_a_run_that_is_repeated_counts_once(rt: Runtime, context: Context, clock: HandClock) -> None:
+    ref = await told(rt, context)
+    run = (await runs.open_run(rt, context, caller(), NewRun())).id
+    for attempt in range(5):
+        await offer(rt, context, caller(), run, weighed(ref), weighed("attribute:x", 2, Inclusion.DROPPED_SCORE))
+        if attempt % 2:
+            await drop_from_memory(context)
+        clock.forward(days=1)
+    (use,) = await rows_of(context, "memory_use")
+    assert (use["memory"], use["offered"], use["cited"]) == (ref, 1, 0)
+    assert len(await rows_of(context, "run_memory")) == 2
+    (row,) = await rows_of(context, "run")
+    assert (row["tokens_memory"], row["latency_ms"]) == (100, 7)
+
+
+async def test_what_was_left_out_first_and_shown_later_counts_as_shown(rt: Runtime, context: Context) -> None:
+    ref = await told(rt, context)
+    run = await offer(rt, context, caller(), None, weighed(ref, 9, Inclusion.DROPPED_BUDGET))
+    assert await rows_of(context, "memory_use") == []
+    await offer(rt, context, caller(), run, weighed(ref))
+    await offer(rt, context, caller(), run, weighed(ref, 5, Inclusion.DROPPED_SCORE))
+    (use,) = await rows_of(context, "memory_use")
+    assert use["offered"] == 1
+    (row,) = await rows_of(context, "run_memory")
+    assert (row["inclusion"], row["rank"]) == ("included", 1)
+
+
+async def test_uses_are_added_up_over_agents_and_days(rt: Runtime, context: Context, clock: HandClock) -> None:
+    ref = await told(rt, context)
+    await offer(rt, context, caller(), None, weighed(ref))
+    clock.forward(days=2)
+    await offer(rt, context, caller(name="coach"), None, weighed(ref))
+    last = clock.now
+    for _ in range(3):
+        assert await runs.uses_of(context, [ref, "attribute:none"]) == {
+            ref: Uses(offered=2, cited=0, last_at=last, last_by="coach")
+        }
+
+
+# ---------------------------------------------------------------------- ending
+async def test_a_run_ends_once(rt: Runtime, context: Context, clock: HandClock) -> None:
+    run = await runs.open_run(rt, context, caller(), NewRun())
+    calls = (ToolCall(name="search", ok=False, ms=12, contradicts=("attribute:x",)),)
+    clock.forward(seconds=3)
+    told = RunChange(end_reason=EndReason.ANSWERED, tool_calls=calls, cost={"usd": 0.02}, tokens=900, took_ms=2100)
+    done = await runs.change(rt, context, caller(), run.id, told)
+    assert (done.end_reason, done.ended_at, done.tool_calls) == (EndReason.ANSWERED, clock.now, calls)
+    assert (done.cost, done.tokens, done.took_ms) == ({"usd": 0.02}, 900, 2100)
+    assert await runs.change(rt, context, caller(), run.id, told) == done
+    with pytest.raises(Conflict):
+        await runs.change(rt, context, caller(), run.id, RunChange(end_reason=EndReason.CRASHED))
+    await drop_from_memory(context)
+    assert await runs.find(context, run.id) == done
+
+
+async def test_runs_left_open_are_closed_as_unknown(rt: Runtime, context: Context, clock: HandClock) -> None:
+    left = await runs.open_run(rt, context, caller(), NewRun())
+    secret = await runs.open_run(rt, context, caller(), NewRun(temporary=True))
+    clock.forward(minutes=50)
+    busy = await runs.open_run(rt, context, caller(), NewRun())
+    clock.forward(minutes=20)
+    assert await runs.close_stale(rt, context) == 2
+    assert await runs.close_stale(rt, context) == 0
+    ends = {id_: (await runs.find(context, id_)).end_reason for id_ in (left.id, secret.id, busy.id)}  # type: ignore[union-attr]
+    assert ends == {left.id: EndReason.UNKNOWN, secret.id: EndReason.TEMPORARY, busy.id: None}
+    closed = await runs.change(rt, context, caller(), left.id, RunChange(end_reason=EndReason.ANSWERED))
+    assert closed.end_reason is EndReason.ANSWERED
+
+
+async def test_old_runs_go_with_what_they_weighed_and_counts_stay(
+    rt: Runtime, context: Context, clock: HandClock
+) -> None:
+    ref = await told(rt, context)
+    old = await offer(rt, context, caller(), None, weighed(ref))
+    await runs.change(rt, context, caller(), old, RunChange(end_reason=EndReason.ANSWERED))
+    clock.forward(days=31)
+    new = await offer(rt, context, caller(), None, weighed(ref))
+    assert await runs.prune(rt, context) == 1
+    assert await runs.find(context, old) is None
+    assert {row["run"] for row in await rows_of(context, "run_memory")} == {new}
+    assert (await runs.uses_of(context, [ref]))[ref].offered == 2
+
+
+# ---------------------------------------------------------------------- temporary chats
+async def test_h9_a_temporary_run_notes_ids_alone_and_stays_one(rt: Runtime, context: Context) -> None:
+    run = await runs.open_run(rt, context, caller(), NewRun(temporary=True))
+    await offer(rt, context, caller(), run.id, weighed("attribute:x"))
+    assert runs.is_temporary(context, run.id, None)
+    assert not runs.saves(context, run.id)
+    assert runs.offered(context, run.id) == frozenset()
+    for change in (RunChange(temporary=False), RunChange(saving=True)):
+        with pytest.raises(Conflict):
+            await runs.change(rt, context, caller(), run.id, change)
+    said = RunChange(end_reason=EndReason.ANSWERED, tool_calls=(ToolCall(name="zyx", ok=True, ms=1),), tokens=7)
+    done = await runs.change(rt, context, caller(), run.id, said)
+    assert (done.end_reason, done.tool_calls, done.tokens) == (EndReason.TEMPORARY, (), None)
+    with pytest.raises(Conflict):
+        await runs.change(rt, context, caller(), run.id, RunChange(temporary=False))
+    assert await rows_of(context, "run_memory") == await rows_of(context, "memory_use") == []
+
+
+async def test_h9_the_session_of_a_temporary_chat_never_becomes_a_normal_one(rt: Runtime, context: Context) -> None:
+    view = await sessions.create(rt, context, caller(), NewSession())
+    session = view.session.id
+    run = await runs.open_run(rt, context, caller(), NewRun(session=session, temporary=True))
+    assert runs.is_temporary(context, None, session)
+    with pytest.raises(Conflict):
+        await runs.open_run(rt, context, caller(), NewRun(session=session))
+    await context.runs.traces.flush()
+    await rt.forget_context(context.id)
+    again = await rt.context(context.id)
+    assert runs.is_temporary(again, None, session)
+    assert runs.is_temporary(again, run.id, None)
+
+
+async def test_a_conversation_cannot_be_made_temporary_afterwards(rt: Runtime, context: Context) -> None:
+    done = await say(rt, context, caller(), fact("role", "pilot"))
+    with pytest.raises(Conflict):
+        await runs.open_run(rt, context, caller(), NewRun(session=done.session, temporary=True))
+    with pytest.raises(NotFound):
+        await runs.open_run(rt, context, caller("user/leo/*"), NewRun(session=done.session, temporary=True))
+
+
+# ---------------------------------------------------------------------- who looks
+async def test_e4_a_run_is_its_agents_its_persons_and_the_admins(rt: Runtime, context: Context) -> None:
+    context.consent.move_in({ScopePath("user/mara"): PrincipalId("mara"), ScopePath("user/leo"): PrincipalId("leo")})
+    ref = await told(rt, context)
+    agent = caller("user/*")
+    run = await offer(rt, context, agent, None, weighed(ref))
+    await context.runs.traces.flush()
+    mara = caller("user/mara/*", kind=PrincipalKind.HUMAN, name="mara", home="user/mara")
+    leo = caller("user/leo/*", kind=PrincipalKind.HUMAN, name="leo", home="user/leo")
+    admin = caller("org/x/*", kind=PrincipalKind.HUMAN, name="admin")
+    admin = replace(admin, principal=replace(admin.principal, roles=frozenset({Role.ADMIN})))
+    other = caller("user/*", name="other")
+    seen = {
+        who.principal_id: runs.may_look(who, (await _found(context, run))) for who in (agent, mara, leo, admin, other)
+    }
+    assert seen == {"bot": True, "mara": True, "leo": False, "admin": True, "other": False}
+    for who in (agent, mara, admin):
+        assert ids((await runs.list_(rt, context, who, RunsWanted())).rows) == [run]
+    for who in (leo, other, caller("user/leo/*")):
+        assert (await runs.list_(rt, context, who, RunsWanted())).rows == ()
+    with pytest.raises(NotFound):
+        await runs.judge(rt, context, leo, run, Outcome.HURT)
+    assert (await runs.judge(rt, context, mara, run, Outcome.HURT)).outcome is Outcome.HURT
+
+
+async def _found(context: Context, run_id: str) -> Run:
+    found = await runs.find(context, run_id)
+    assert found is not None
+    return found
+
+
+async def test_runs_are_listed_newest_first_page_by_page(rt: Runtime, context: Context, clock: HandClock) -> None:
+    made: list[str] = []
+    for number in range(7):
+        made.append(await offer(rt, context, caller(name="ab"[number % 2]), None, weighed(f"attribute:m{number % 3}")))
+        clock.forward(hours=(0, 0, 5, 30 * 24, 0, 200 * 24, 0)[number])
+    everyone = caller(name="owner")
+    everyone = replace(everyone, principal=replace(everyone.principal, roles=frozenset({Role.OWNER})))
+    walked: list[str] = []
+    page = PageRequest(limit=2)
+    while True:
+        found = await runs.list_(rt, context, everyone, RunsWanted(page=page))
+        walked += ids(found.rows)
+        if found.next is None:
+            break
+        page = PageRequest(limit=2, after=found.next)
+    assert walked == made[::-1]
+    of_a = await runs.list_(rt, context, everyone, RunsWanted(agent="a"))
+    assert ids(of_a.rows) == made[::2][::-1]
+    of_m0 = await runs.list_(rt, context, everyone, RunsWanted(memory="attribute:m0", page=PageRequest(limit=2)))
+    assert ids(of_m0.rows) == [made[6], made[3]]
+    rest = await runs.list_(
+        rt, context, everyone, RunsWanted(memory="attribute:m0", page=PageRequest(limit=2, after=of_m0.next))
+    )
+    assert ids(rest.rows) == [made[0]]
+    assert rest.next is None
+
+
+async def test_many_runs_leave_memory_and_none_is_lost(rt: Runtime, context: Context) -> None:
+    made = [(await runs.open_run(rt, context, caller(), NewRun())).id for _ in range(KEPT + 40)]
+    await context.runs.traces.flush()
+    await runs.open_run(rt, context, caller(), NewRun())
+    assert len(context.runs) <= KEPT
+    assert await runs.find(context, made[0]) is not None
+
+
+async def test_too_many_tool_calls_are_refused(rt: Runtime, context: Context) -> None:
+    run = await runs.open_run(rt, context, caller(), NewRun())
+    calls = (ToolCall(name="t", ok=True, ms=1),) * (runs.MOST_TOOL_CALLS + 1)
+    with pytest.raises(Invalid):
+        await runs.change(rt, context, caller(), run.id, RunChange(tool_calls=calls))
+
+
+async def test_e1_no_text_is_in_any_table_of_runs(rt: Runtime, context: Context) -> None:
+    ref = await told(rt, context, "zyxquokka")
+    run = await offer(rt, context, caller(), None, weighed(ref), session="zyx about the quokka", degraded=("vector",))
+    await runs.change(rt, context, caller(), run, RunChange(end_reason=EndReason.ANSWERED))
+    everything = json.dumps([await rows_of(context, table) for table in TABLES], default=str)
+    assert "zyx" not in everything
+    assert ref in everything
