@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from keeps.core import setting_keys
 from keeps.core.errors import Invalid, NotImplementedYet, Unprocessable
 from keeps.core.fusion import MIN_SCORE
 from keeps.core.generations import IndexMode
@@ -23,8 +24,6 @@ RESERVED_NAMESPACES: Final = frozenset({"spectron", "control", "system"})
 
 MAX_CONFIG_BYTES: Final = 64 * 1024
 MAX_DESCRIPTION_CHARS: Final = 2000
-MAX_RETENTION_DAYS: Final = 3650
-MAX_EMBEDDER_CHARS: Final = 200
 
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -90,22 +89,9 @@ def check_config(config: Mapping[str, Any]) -> None:
         raise Invalid("bad config: models is an object")
     if cast("Mapping[str, Any]", models).get("embedding") is not None:
         raise Invalid("bad config: models.embedding is not read here: name what makes vectors in embedder")
-    for path, fits, wanted in _RULES:
-        value = _at(config, path)
-        if value is not None and not fits(value):
-            raise Invalid(f"bad config: {path} must be {wanted}")
+    if (fault := setting_keys.fault_of(config)) is not None:
+        raise Invalid(f"bad config: {fault}")
     check_policy(config.get("policy", Preset.DELIBERATE.value))
-
-
-def _at(config: Mapping[str, Any], path: str) -> Any:
-    found: Any = config
-    for part in path.split("."):
-        if found is None:
-            return None
-        if not isinstance(found, Mapping):
-            raise Invalid(f"bad config: {path.partition('.')[0]} is an object")
-        found = cast("Mapping[str, Any]", found).get(part)
-    return found
 
 
 def mode_of(config: Mapping[str, Any]) -> IndexMode:
@@ -122,45 +108,3 @@ def min_score_of(config: Mapping[str, Any]) -> float:
     """The score below which nothing goes into a prompt, 0..1."""
     found = config.get("min_score")
     return float(DEFAULTS["min_score"] if found is None else found)
-
-
-def _is_mode(value: object) -> bool:
-    return isinstance(value, str) and value in {mode.value for mode in IndexMode}
-
-
-def _is_embedder(value: object) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= MAX_EMBEDDER_CHARS and value.isprintable()
-
-
-def _is_flag(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**53
-
-
-def _is_days(value: object) -> bool:
-    return isinstance(value, int) and _is_count(value) and value <= MAX_RETENTION_DAYS
-
-
-def _is_share(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-
-
-_RULES: Final[tuple[tuple[str, Callable[[object], bool], str], ...]] = (
-    ("mode", _is_mode, "hybrid or durable"),
-    ("embedder", _is_embedder, f"the name of an embedder, at most {MAX_EMBEDDER_CHARS} characters"),
-    ("llm_extraction_enabled", _is_flag, "true or false"),
-    ("pii_redaction_enabled", _is_flag, "true or false"),
-    ("allow_self_service_keys", _is_flag, "true or false"),
-    ("response_cache.enabled", _is_flag, "true or false"),
-    ("trace_text", _is_flag, "true or false"),
-    ("trace_retention.retrieval_trace_days", _is_days, "a whole number of days from 1 to 3650"),
-    ("min_score", _is_share, "between 0 and 1"),
-    ("token_limit", _is_count, "a whole number above 0"),
-    ("max_token_ttl_seconds", _is_count, "a whole number of seconds above 0"),
-    ("response_cache.freshness_window_seconds", _is_count, "a whole number of seconds above 0"),
-    ("reconciliation.confidence_floor", _is_share, "between 0 and 1"),
-    ("response_cache.similarity_threshold", _is_share, "between 0 and 1"),
-)

@@ -40,6 +40,18 @@ class Conflict(KeepsError):
     """Another state than the request expects: a duplicate name, a reused idempotency key, a limit on counts."""
 
 
+class StaleRevision(KeepsError):
+    """What was to be changed is not as the caller last saw it, or the request does not say which state it means."""
+
+
+class IllegalTransition(Conflict):
+    """A memory cannot go from where it stands to where the request wants it."""
+
+
+class StaleRevision(KeepsError):
+    """What the request changes was changed since it was read: read it again."""
+
+
 class TooLarge(KeepsError):
     """More bytes than accepted."""
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import Field
 
-from keeps.core.contexts import MAX_EMBEDDER_CHARS
 from keeps.core.generations import IndexMode, IndexStatus, SpaceStatus
+from keeps.core.setting_keys import MAX_EMBEDDER_CHARS
 from keeps.wire.base import WireIn, WireOut, example
 from keeps.wire.late import Late
 
