@@ -48,10 +48,6 @@ class IllegalTransition(Conflict):
     """A memory cannot go from where it stands to where the request wants it."""
 
 
-class StaleRevision(KeepsError):
-    """What the request changes was changed since it was read: read it again."""
-
-
 class TooLarge(KeepsError):
     """More bytes than accepted."""
 

@@ -52,7 +52,6 @@ PROBLEMS: Final[Mapping[type[KeepsError], Problem]] = {
     Conflict: Problem(409, "conflict", "Conflict"),
     Gone: Problem(410, "gone", "Erased"),
     StaleRevision: Problem(412, "stale-revision", "Changed meanwhile"),
-    StaleRevision: Problem(412, "stale-revision", "Changed meanwhile"),
     TooLarge: Problem(413, "too-large", "Too large"),
     UnsupportedMedia: Problem(415, "unsupported-media", "Media type not accepted"),
     Unprocessable: Problem(422, "unprocessable", "Content refused"),
