@@ -43,6 +43,7 @@ CATCH_ALL_EDGES = {
     "worker.py",  # a job that fails is recorded as failed
     "services/legs.py",  # a leg that fails is a note in the trace
     "services/vectors.py",  # what makes vectors goes on, whatever failed
+    "loop/writer.py",  # what cannot be copied is refused, and the agent goes on
     "claude/guard.py",  # memory must never break the agent
     "store/worker.py",  # the engine's process outlives a bad request: docs/decisions/0001
 }
