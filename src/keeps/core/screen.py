@@ -8,20 +8,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from keeps.core.credentials import SecretFound, find_secrets, without_secrets
+from keeps.core.errors import SecretRefused
+from keeps.core.folding import plain_words
+from keeps.core.injection import judge_plain
+from keeps.core.instructing import may_instruct
+from keeps.core.sensitive import TOPICS, personal_in, topics_in, topics_of
+
+__all__ = [
+    "HELD_AT",
+    "RULES_VERSION",
+    "TOPICS",
+    "Screened",
+    "SecretFound",
+    "find_secrets",
+    "may_instruct",
+    "refuse_secrets",
+    "screen",
+    "topics_of",
+    "without_secrets",
+]
+
 RULES_VERSION: Final = 1
 """Raised whenever a rule changes: what was screened by an older one is screened again when it is read."""
 
 HELD_AT: Final = 0.5
 """A text that scores as much, 0..1, goes into quarantine."""
-
-
-@dataclass(frozen=True, slots=True)
-class SecretFound:
-    """A secret at `start:end` of a text, by its class: `api key`, `private key`, `password`, `card number` …"""
-
-    name: str
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,3 +60,25 @@ class Screened:
         if self.topics:
             return "sensitive"
         return "personal" if self.personal else "normal"
+
+
+def screen(text: str, *, hidden: bool = False) -> Screened:
+    """Everything that screening finds in a text. `hidden`: cleaning took characters out of it that nobody saw."""
+    plain = plain_words(text)
+    judged = judge_plain(text, plain, hidden=hidden)
+    return Screened(
+        secrets=find_secrets(text),
+        topics=topics_in(plain),
+        personal=personal_in(plain),
+        score=judged.score,
+        reasons=judged.reasons,
+        flags=judged.flags,
+    )
+
+
+def refuse_secrets(text: str, what: str) -> None:
+    """Raises: SecretRefused when `text` holds a secret; the message names its class and `what` holds it."""
+    found = find_secrets(text)
+    if found:
+        classes = ", ".join(dict.fromkeys(secret.name for secret in found))
+        raise SecretRefused(f"{what} holds a secret ({classes}), which is never stored: take it out")
