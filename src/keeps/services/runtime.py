@@ -21,7 +21,7 @@ from keeps.config import Config
 from keeps.core import audit
 from keeps.core.audit import FIRST
 from keeps.core.contexts import FOLDER_NAMES, LAID_ASIDE
-from keeps.core.errors import Invalid, NotFound, StoreRefused
+from keeps.core.errors import Invalid, KeepsError, NotFound, StoreRefused
 from keeps.core.facts import RowId, Status
 from keeps.core.marks import mark_of
 from keeps.core.scopes import ScopePath
@@ -32,8 +32,8 @@ from keeps.finder.base import Finder, FinderLost
 from keeps.finder.local import LocalFinder
 from keeps.models.base import Embedder
 from keeps.models.opened import open_embedder, provider_of
-from keeps.services import index, run_buffer
-from keeps.services.consent import Consent, settings_of
+from keeps.services import audit_chain, consent, index, run_buffer
+from keeps.services.consent import Consent
 from keeps.services.embedders import Embedders
 from keeps.services.index import Changes, Indexed
 from keeps.services.run_buffer import Kept, RunBuffer
@@ -47,7 +47,6 @@ from keeps.store import erase as store_erase
 from keeps.store import keys as store_keys
 from keeps.store import ledger as store_ledger
 from keeps.store import meta as store_meta
-from keeps.store import principals as store_principals
 from keeps.store import runs as store_runs
 from keeps.store import scopes as store_scopes
 from keeps.store import secrets as store_secrets
@@ -56,7 +55,7 @@ from keeps.store import traces as store_traces
 from keeps.store import watermark as store_watermark
 from keeps.store.address import folder_url
 from keeps.store.commit import Batch
-from keeps.store.db import Db, Engine, RecordID, open_engine
+from keeps.store.db import Db, Duplicate, Engine, RecordID, open_engine
 from keeps.store.keys import KnownCallers
 from keeps.store.ledger import Ledger
 from keeps.store.migrate import migrate
@@ -126,16 +125,22 @@ class Context:
     clock: Clock = system_clock
     audit_head: tuple[int, str] = (0, FIRST)
     """The number and the seal of the last row of the audit."""
+    denied_at: dict[tuple[str, str, str], datetime] = field(default_factory=dict[tuple[str, str, str], datetime])
+    """When a refusal was last written down, by caller, act and target."""
     sets: ScopeSets = field(default_factory=ScopeSets)
     nodes: set[ScopePath] = field(default_factory=set[ScopePath])
     threads: dict[str, Thread] = field(default_factory=dict[str, "Thread"])
     known: KnownCallers = field(default_factory=KnownCallers)
     turns_written: int = 0
     """Since the engine's process began."""
+    stored: dict[str, int] = field(default_factory=dict[str, int])
+    """How many memories a scope set holds at most, as far as was counted."""
     unsettled: bool = False
     """True after an erasure that is in the ledger failed to reach the record: the next one carries it out first."""
     erased_at: datetime | None = None
     """When this process last erased something here."""
+    swept_at: datetime | None = None
+    """When this process last looked through the rows for such as have ended."""
     entity_locks: dict[str, EntityLock] = field(default_factory=dict[str, EntityLock])
     traces: TraceBuffer[ReadTrace] = field(init=False)
     """What reads leave behind, on its way to the record."""
@@ -193,8 +198,7 @@ class Context:
         async with self._committing:
             if batch.deletes or any(patch["id"].table_name in ("turn", "session") for patch in batch.patches):
                 self.threads.clear()
-            head = self._seal(batch)
-            number = await store_commit.commit(self.db, batch)
+            head, number = await self._sealed_commit(batch)
             self.audit_head = head
             self.turns_written += len(batch.turns)
             self.watermark.write(self.db.name, number)
@@ -206,6 +210,21 @@ class Context:
                 self.vectors.wake()
             self.webhook.tell([row["id"].id for row in batch.proposals if row["status"] == Status.PROPOSED])
             return number
+
+    async def _sealed_commit(self, batch: Batch) -> tuple[tuple[int, str], int]:
+        """Commit with the audit entries in their places; the new end of the audit, and the number of the change.
+
+        Another process on the same engine may have written to the audit since: then the places are taken again.
+        """
+        while True:
+            head = self._seal(batch)
+            try:
+                return head, await store_commit.commit(self.db, batch)
+            except Duplicate:
+                seen = await store_audit.head(self.db) if batch.entries else self.audit_head
+                if seen[0] <= self.audit_head[0]:
+                    raise
+                self.audit_head = seen
 
     def _seal(self, batch: Batch) -> tuple[int, str]:
         """Give the audit entries of a batch their places; the head of the audit once it is written."""
@@ -325,6 +344,7 @@ class Runtime:
         if Seal.by(uid).record() in self.deleted:
             raise NotFound(f"context {row.id} does not exist")
         store_watermark.check(await store_commit.last_change(db), self.watermark.read(db.name))
+        config, held = await consent.read(db, row.config, self.config.policy, self.clock())
         context = Context(
             id=row.id,
             uid=uid,
@@ -332,11 +352,9 @@ class Runtime:
             finder=await LocalFinder.open(home / FINDER_FOLDER, uid),
             secret=hmac.new(self.pepper, uid.encode(), sha256).digest(),
             watermark=self.watermark,
-            config=row.config,
+            config=config,
             embedders=self.embedders,
-            consent=Consent(
-                settings=settings_of(row.config, self.config.policy), homes=await store_principals.homes(db)
-            ),
+            consent=held,
             enforcement_blocked=row.enforcement_blocked,
             clock=self.clock,
             webhook_hosts=self.config.webhook_hosts,
@@ -351,7 +369,18 @@ class Runtime:
         if self._owed(context).exists():
             await self.scrub(context)
         await context.vectors.start()
+        if dict(config) != dict(row.config):
+            await self.mirror(row.id, config)
         return context
+
+    async def mirror(self, context_id: str, config: Mapping[str, Any]) -> None:
+        """Let the list of contexts show the settings of one; it is the copy, the context's own record the original."""
+        row = await store_contexts.find(self.control, context_id)
+        if row is not None and dict(row.config) != dict(config):
+            batch = Batch(at=self.clock())
+            shown = store_contexts.to_row(replace(row, config=config))
+            batch.puts.append({"id": RecordID("context", row.id), "row": shown})
+            await self.commit_control(batch)
 
     async def replay(self, context: Context) -> None:
         """Carry out every tombstone the record has not seen: a restored record brings nothing back.
@@ -399,6 +428,10 @@ class Runtime:
             await context.runs.traces.close()
             await context.traces.close()
             await context.finder.close()
+            with suppress(KeepsError, OSError):  # the next opening keeps it, and nothing is lost but a minute
+                await audit_chain.keep_head(
+                    context.db, context.audit_secret, self.folder / context_id, context.audit_head, self.clock()
+                )
 
     async def clear(self, row: store_contexts.ContextRow) -> None:
         """Remove what lies under the name of a context that is not, or no longer, registered."""
@@ -439,6 +472,7 @@ def _remove_index(folder: Path) -> None:
     """Remove the index of a context, and its folder unless somebody put something else there."""
     shutil.rmtree(folder / FINDER_FOLDER, ignore_errors=True)
     (folder / SCRUB_OWED).unlink(missing_ok=True)
+    (folder / store_audit.HEAD_NAME).unlink(missing_ok=True)
     with suppress(OSError):
         folder.rmdir()
 
