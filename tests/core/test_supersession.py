@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keeps.core.facts import Origin, Status
+from keeps.core.facts import TRUST, Origin, Status
 from keeps.core.supersession import CONFIDENCE_CAP, TICK, oldest_first, place_after, place_at
 from keeps.core.text import MAX_LABELS
 from keeps.core.validity import When
@@ -304,19 +304,21 @@ def test_a_value_with_an_end_of_its_own_keeps_it() -> None:
     assert chain.values(When(as_of=at(7))) == ["B"]
 
 
-def test_repetition_merges_labels_and_takes_the_stronger_backing() -> None:
+def test_repetition_merges_labels_and_only_a_person_raises_trust() -> None:
     chain = Chain()
     chain.write(fact("A", 1, origin=Origin.AUTO_ACCEPTED, labels=("a=1",)), observed=False)
     chain.write(fact("a", 2, origin=Origin.APP_WRITTEN, labels=("a=1", "b=2")), observed=False)
     (row,) = chain.live()
     assert row.value == "A"
     assert row.labels == ("a=1", "b=2")
-    assert row.control.origin is Origin.APP_WRITTEN
+    assert row.control.origin is Origin.AUTO_ACCEPTED
+    assert row.control.trust == TRUST[Origin.AUTO_ACCEPTED]
     assert not row.control.user_confirmed
     chain.write(fact("A", 3, origin=Origin.USER_SAVED, confirmed=True), observed=False)
     (row,) = chain.live()
     assert row.control.user_confirmed
     assert row.control.origin is Origin.USER_CONFIRMED
+    assert row.control.trust == TRUST[Origin.USER_CONFIRMED]
 
 
 def test_the_clock_set_back_far_moves_the_new_value_by_a_tick() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from keeps.core.access import PrincipalKind, Verb
 from keeps.core.entities import EntityRef, EntityType
+from keeps.core.facts import Fact
 from keeps.core.text import MAX_LABELS
 from keeps.services import twins
 from keeps.services.runtime import Context, Runtime
@@ -156,7 +157,7 @@ async def test_a_passing_value_does_not_get_round_what_a_person_confirmed(rt: Ru
     assert confirmed.extraction is not None
     assert done.extraction is not None
     assert done.extraction.facts == []
-    assert [p.value for p in done.extraction.proposals] == ["Porto"]
+    assert [p.row.value for p in done.extraction.proposals if isinstance(p.row, Fact)] == ["Porto"]
     assert [d.standing.id for d in done.extraction.doubts] == [confirmed.extraction.facts[0].id]
     (proposal,) = (await context.db.run("SELECT * FROM proposal"))[0]
     assert proposal["conflicts_with"] == f"attribute:{confirmed.extraction.facts[0].id}"

@@ -20,6 +20,10 @@ class Unprocessable(KeepsError):
     """The request is well formed, its content is refused (rules of triples, reserved names)."""
 
 
+class SecretRefused(Unprocessable):
+    """What was to be remembered holds a secret: it is never stored. The message names its class, never the secret."""
+
+
 class Unauthenticated(KeepsError):
     """No key, or one that is unknown, expired, revoked or of another context."""
 

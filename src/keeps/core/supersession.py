@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 
-from keeps.core.facts import CONFIDENCE_FLOOR, Clocks, Control, Fact, Origin, Pillar, RowId, Status
+from keeps.core.facts import CONFIDENCE_FLOOR, TRUST, Clocks, Control, Fact, Origin, Pillar, RowId, Status
 from keeps.core.text import MAX_LABELS, fold
 
 TICK = timedelta(microseconds=1)
@@ -169,7 +169,7 @@ def same_value(one: Fact, other: Fact) -> bool:
 
 
 def reinforce(standing: Fact, again: Fact) -> Fact:
-    """`standing` said once more: labels are merged, and whoever is trusted more stands behind it.
+    """`standing` said once more: labels are merged, and a person's word confirms it.
 
     In conversation confidence joins as independent evidence. A curated value is an assertion: said twice it is no
     more certain, else the same source could not correct itself.
@@ -194,15 +194,17 @@ def merged_labels(standing: tuple[str, ...], again: Iterable[str]) -> tuple[str,
 
 
 def _backed(standing: Control, again: Control) -> Control:
-    """`standing` with who stands behind it now; only a person's word makes it confirmed."""
+    """`standing` with who stands behind it now: only a person's word confirms it, and only that raises its trust."""
     backed = replace(standing, rev=standing.rev + 1)
-    if again.user_confirmed and not standing.user_confirmed:
-        return replace(
-            backed, user_confirmed=True, origin=Origin.USER_CONFIRMED, trust=max(standing.trust, again.trust)
-        )
-    if again.trust > standing.trust:
-        return replace(backed, origin=again.origin, trust=again.trust)
-    return backed
+    if not again.user_confirmed or standing.user_confirmed:
+        return backed
+    return replace(
+        backed,
+        user_confirmed=True,
+        confirmed_by=again.confirmed_by,
+        origin=Origin.USER_CONFIRMED,
+        trust=max(standing.trust, TRUST[Origin.USER_CONFIRMED]),
+    )
 
 
 def _waits_behind(standing: Fact | None, incoming: Fact) -> Plan | None:
@@ -211,9 +213,13 @@ def _waits_behind(standing: Fact | None, incoming: Fact) -> Plan | None:
         return None
     if same_value(standing, incoming):
         return None
+    return Plan(proposed=incoming, doubts=(conflict(standing, incoming),))
+
+
+def conflict(standing: Fact, incoming: Fact) -> Doubt:
+    """The doubt that a value waits for a person because another that a person confirmed stands."""
     why = f"a value the person confirmed stands for {incoming.key}; the new one waits for approval"
-    doubt = Doubt(kind="conflict", standing=standing, incoming=incoming, reason=why)
-    return Plan(proposed=incoming, doubts=(doubt,))
+    return Doubt(kind="conflict", standing=standing, incoming=incoming, reason=why)
 
 
 def _stands_beside(head: Fact, incoming: Fact, floor: float) -> str | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Final
 
 from keeps.core import summaries
@@ -17,71 +17,25 @@ from keeps.core.facts import (
     Action,
     Category,
     Clocks,
-    Control,
     Fact,
     Relation,
     Row,
-    Source,
+    Status,
 )
-from keeps.core.scopes import Scope
-from keeps.core.supersession import Doubt, plan
+from keeps.core.policy import Drop, Why
+from keeps.core.supersession import Doubt, conflict, plan, same_value
 from keeps.core.triples import Family, Triple
+from keeps.core.validity import live
 from keeps.finder.base import Name
+from keeps.services import suppression
 from keeps.services.chains import Chains
+from keeps.services.incoming import DoubtRow, EntitySeen, Extraction, Incoming, Left, Wait, Waiting, add_doubt
 from keeps.services.index import Changes, entry_of
 from keeps.services.runtime import Context, new_id
 from keeps.services.twins import Objects, Twins
 from keeps.store import entities as store_entities
 from keeps.store import rows as store_rows
 from keeps.store.commit import Batch
-from keeps.store.db import RecordID
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Incoming:
-    """What a write says and under which conditions, before it meets the record.
-
-    `observed`: the known time was given by the caller, so it may lie before what is there. `readable`: the scope
-    sets the caller may see; whether an entity is new is told from these alone.
-    """
-
-    triples: Sequence[Triple]
-    scope: Scope
-    source: Source
-    control: Control
-    now: datetime
-    known_at: datetime
-    observed: bool
-    readable: frozenset[str]
-    proposed_by: str
-    category: Category | None = None
-    labels: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntitySeen:
-    """An entity a write named, as its caller may see it."""
-
-    ref: EntityRef
-    name: str
-    category: Category
-    is_new: bool
-
-
-@dataclass(slots=True)
-class Extraction:
-    """What a write came to: rows as they stand afterwards, and what was left open."""
-
-    entities: list[EntitySeen] = field(default_factory=list[EntitySeen])
-    facts: list[Fact] = field(default_factory=list[Fact])
-    relations: list[Relation] = field(default_factory=list[Relation])
-    actions: list[Action] = field(default_factory=list[Action])
-    doubts: list[Doubt] = field(default_factory=list[Doubt])
-    questions: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    corrections: list[tuple[Fact, Fact]] = field(default_factory=list[tuple[Fact, Fact]])
-    proposals: list[Fact] = field(default_factory=list[Fact])
-
 
 _AT_ONCE: Final = 20
 """How many triples or rows are worked through before other requests get their turn."""
@@ -102,22 +56,27 @@ class Reconciliation:
         self._read_revs: dict[str, int] = {}
         self._names: dict[EntityRef, str] = {}
         self._categories: dict[EntityRef, Category] = {}
+        self._drops = dict(incoming.drops)
         self.extraction = Extraction()
 
     async def run(self) -> Extraction:
         """Apply every triple in order; nothing is written until the batch is committed."""
         known = await self._read()
-        objects = Objects(self._names)
-        for number, triple in enumerate(self._in.triples, 1):
-            if number % _AT_ONCE == 0:
+        made = await self._made()
+        for number, triple in enumerate(self._in.triples):
+            if number % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)
-            self._question(triple)
-            if triple.family is Family.ATTRIBUTE:
-                self._fact(triple)
-            elif triple.family is Family.RELATION:
-                self._relation(triple)
-            elif triple.family is Family.ACTION:
-                self._action(triple, objects)
+            if number in self._drops:
+                self._drop(number, self._drops[number])
+                continue
+            if number not in self._in.waits:
+                self._question(triple)
+                self.extraction.kept.add(number)
+            row = made.get(number)
+            if isinstance(row, Fact):
+                self._fact(number, row)
+            elif row is not None:
+                self._once(number, row)
             else:
                 self._weigh(triple.entity.ref, self._category_of(triple))
         self._write_entities(known)
@@ -142,6 +101,38 @@ class Reconciliation:
                 self._names[ref] = own.display
         return known
 
+    async def _made(self) -> dict[int, Row]:
+        """The rows that the triples come to, by their places, before they meet what is there."""
+        objects = Objects(self._kept_names())
+        made: dict[int, Row] = {}
+        for number, triple in enumerate(self._in.triples):
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)
+            if number not in self._drops and triple.family is not Family.ENTITY:
+                made[number] = self._row_of(number, triple, objects)
+        if self._in.unasked and made:
+            places = list(made)
+            for place in await suppression.is_suppressed(self._context, list(made.values())):
+                self._drops[places[place]] = Drop.SUPPRESSED
+        return made
+
+    def _row_of(self, number: int, triple: Triple, objects: Objects) -> Row:
+        if triple.family is Family.ATTRIBUTE:
+            return self._incoming_fact(number, triple)
+        if triple.family is Family.RELATION:
+            return self._incoming_relation(number, triple)
+        return self._incoming_action(number, triple, objects)
+
+    def _drop(self, number: int, why: Drop) -> None:
+        self.extraction.kept.discard(number)
+        self.extraction.dropped.append(Left(number, self._in.controls.get(number, self._in.control).kind, why))
+
+    def _kept_names(self) -> dict[EntityRef, str]:
+        """The entities that the triples name which do not wait."""
+        kept = (t for n, t in enumerate(self._in.triples) if n not in self._in.waits and n not in self._drops)
+        refs = {named.ref for t in kept for named in (t.entity, t.target) if named is not None}
+        return {ref: name for ref, name in self._names.items() if ref in refs}
+
     def _weigh(self, ref: EntityRef, category: Category) -> None:
         """An entity is as lasting as the most lasting thing said of it."""
         held = self._categories.get(ref)
@@ -150,7 +141,9 @@ class Reconciliation:
 
     def _write_entities(self, known: Mapping[EntityRef, Sequence[store_entities.Presence]]) -> None:
         for ref, name in self._names.items():
-            category = self._categories.get(ref, Category.KNOWLEDGE)
+            category = self._categories.get(ref)
+            if category is None:
+                continue  # Only what waits names it: it leaves no trace before a person says yes.
             self._batch.entities.append(
                 store_entities.to_row(ref, name, self._in.scope, category, IMPORTANCE[category], self._in.now)
             )
@@ -165,11 +158,21 @@ class Reconciliation:
             )
 
     # ------------------------------------------------------------------ facts
-    def _fact(self, triple: Triple) -> None:
-        fact = self._incoming_fact(triple)
+    def _fact(self, number: int, fact: Fact) -> None:
         chain = self._chains.of(fact)
         standing = self._chains.standing(fact, chain)
+        if (wait := self._in.waits.get(number)) is not None:
+            head = standing.confirmed or chain.head
+            beside = head if head is not None and live(head.clocks, head.control.status, self._in.now) else None
+            if (beside is not None and same_value(beside, fact)) or chain.twins(fact.value):
+                self._drop(number, Drop.KNOWN)
+            else:
+                self._wait(number, fact, wait, beside)
+            return
         decided = plan(standing, fact, observed=self._in.observed)
+        if decided.confirmed is not None and store_rows.ref_of(decided.confirmed) in self._in.offered:
+            self._drop(number, Drop.KNOWN)  # An echo: heard again it would be no evidence.
+            return
         for changed in decided.changed:
             self._keep(changed)
         if decided.confirmed is not None:
@@ -181,44 +184,40 @@ class Reconciliation:
         if decided.restored is not None:
             self._keep(decided.restored, fresh=True)
         chain.move(decided)
-        self._doubts(decided.doubts)
         if decided.corrected is not None:
             self.extraction.corrections.append(decided.corrected)
         if decided.proposed is not None:
-            self._propose(decided.proposed, standing.confirmed or chain.head)
-        else:
-            self._weigh(fact.entity, fact.category)
+            self.extraction.kept.discard(number)
+            self._wait(number, decided.proposed, Wait(why=Why.CONFLICT), standing.confirmed or chain.head)
+            return
+        self._doubts(decided.doubts)
+        self._weigh(fact.entity, fact.category)
 
-    def _incoming_fact(self, triple: Triple) -> Fact:
+    def _incoming_fact(self, number: int, triple: Triple) -> Fact:
         assert triple.key is not None
         assert triple.value is not None
         name = self._names[triple.entity.ref]
         return Fact(
-            **self._common(triple),
+            **self._common(number, triple),
             summary=summaries.of_fact(name, triple.key, triple.value),
             entity=triple.entity.ref,
             key=triple.key,
             value=triple.value,
         )
 
-    def _propose(self, fact: Fact, head: Fact | None) -> None:
-        self.extraction.proposals.append(fact)
-        self._batch.proposals.append(
-            {
-                "id": RecordID("proposal", fact.id),
-                "target": "attribute",
-                "row": _without_id(self._row(fact)),
-                "scope_set": fact.scope.id,
-                "status": "proposed",
-                "reason": "conflict",
-                "conflicts_with": f"attribute:{head.id}" if head else None,
-                "proposed_by": self._in.proposed_by,
-                "created_at": self._in.now,
-                "fingerprint": fact.control.fingerprint,
-                "source_ref": fact.source.ref,
-            }
+    def _wait(self, number: int, row: Row, wait: Wait, beside: Fact | None = None) -> None:
+        """Leave a row for a person. It becomes a proposal once it is known whether there is room for it."""
+        doubt = None
+        if beside is not None and isinstance(row, Fact) and beside.control.user_confirmed:
+            doubt = conflict(beside, row)
+            if wait.status is Status.PROPOSED and wait.why is Why.POLICY:
+                wait = replace(wait, why=Why.CONFLICT)
+        control = replace(row.control, status=wait.status, fingerprint=fingerprint_of(self._context, row))
+        row = replace(row, control=control, source=self._in.waiting_source or row.source)
+        names = {str(ref): self._names[ref] for ref in entities_of(row) if ref in self._names}
+        self.extraction.waiting.append(
+            Waiting(number=number, row=row, wait=wait, names=names, beside=beside, doubt=doubt)
         )
-        self._batch.rows.append(f"proposal:{fact.id}")
 
     def _doubts(self, doubts: Iterable[Doubt]) -> None:
         for doubt in doubts:
@@ -240,75 +239,77 @@ class Reconciliation:
         self._ask(about=triple.unresolved_hint, reason=reason, kind="unresolved-date", subject=None, contenders=[])
 
     def _ask(self, *, about: str, reason: str, kind: str, subject: Fact | None, contenders: list[str]) -> None:
-        row_id = new_id()
-        self._batch.uncertainties.append(
-            {
-                "id": RecordID("uncertainty", row_id),
-                "about": about,
-                "reason": reason,
-                "kind": kind,
-                "entity": str(subject.entity) if subject else None,
-                "key": subject.key if subject else None,
-                "contenders": contenders,
-                "scope_set": self._in.scope.id,
-                "labels": list(self._in.labels),
-                "resolved": False,
-                "created_at": self._in.now,
-                "source_ref": self._in.source.ref,
-            }
-        )
-        self._batch.rows.append(f"uncertainty:{row_id}")
+        doubt = DoubtRow(about, reason, kind, subject, tuple(contenders))
+        add_doubt(self._batch, self._in, doubt)
 
     # ------------------------------------------------------------------ relations and actions
-    def _relation(self, triple: Triple) -> None:
+    def _incoming_relation(self, number: int, triple: Triple) -> Relation:
         assert triple.key is not None
         assert triple.target is not None
         subject, target = triple.entity, triple.target
-        relation = Relation(
-            **self._common(triple),
+        return Relation(
+            **self._common(number, triple),
             summary=summaries.of_relation(self._names[subject.ref], triple.key, self._names[target.ref]),
             subject=subject.ref,
             label=triple.key,
             object=target.ref,
         )
-        kept = self._twins.relation(relation)
-        self._keep(kept, fresh=kept is relation)
-        self.extraction.relations.append(kept)
-        for named in (subject, target):
-            self._weigh(named.ref, relation.category)
 
-    def _action(self, triple: Triple, objects: Objects) -> None:
+    def _incoming_action(self, number: int, triple: Triple, objects: Objects) -> Action:
         assert triple.verb is not None
         known = objects.named(triple.object_text)
         said = self._names[known] if known else triple.object_text
-        action = Action(
-            **self._common(triple),
+        return Action(
+            **self._common(number, triple),
             summary=triple.summary or summaries.of_action(self._names[triple.entity.ref], triple.verb, said),
             actor=triple.entity.ref,
             verb=triple.verb,
             object=known,
             object_text=None if known else triple.object_text,
         )
+
+    def _once(self, number: int, row: Row) -> None:
+        """A relation or an action: one row says it, however often it is said."""
+        assert isinstance(row, Relation | Action)
+        twin = self._twins.of(row)
+        echo = twin is not None and store_rows.ref_of(twin) in self._in.offered
+        if (wait := self._in.waits.get(number)) is not None and twin is None:
+            self._wait(number, row, wait)
+        elif wait is not None or echo:
+            self._drop(number, Drop.KNOWN)
+        elif isinstance(row, Relation):
+            self._relation(row)
+        else:
+            self._action(row)
+
+    def _relation(self, relation: Relation) -> None:
+        kept = self._twins.relation(relation)
+        self._keep(kept, fresh=kept is relation)
+        self.extraction.relations.append(kept)
+        for ref in (relation.subject, relation.object):
+            self._weigh(ref, relation.category)
+
+    def _action(self, action: Action) -> None:
         kept = self._twins.action(action)
         if kept is action:
             self._keep(action, fresh=True)
         self.extraction.actions.append(kept)
-        self._weigh(triple.entity.ref, action.category)
+        self._weigh(action.actor, action.category)
 
     # ------------------------------------------------------------------ rows
     def _category_of(self, triple: Triple) -> Category:
         return triple.category or self._in.category or Category.KNOWLEDGE
 
-    def _common(self, triple: Triple) -> dict[str, Any]:
+    def _common(self, number: int, triple: Triple) -> dict[str, Any]:
         category = self._category_of(triple)
         known_at = self._in.known_at
         valid_until = triple.valid_until
         if category is Category.CONTEXT and valid_until is None:
             valid_until = known_at + timedelta(days=CONTEXT_LIFE_DAYS)
-        flags = self._in.control.flags | frozenset({"hidden_chars"} if triple.hidden_chars else ())
-        kind = self._in.control.kind
+        given = self._in.controls.get(number, self._in.control)
+        flags = given.flags | frozenset({"hidden_chars"} if triple.hidden_chars else ())
         return {
-            "id": new_id(),
+            "id": self._in.ids.get(number) or new_id(),
             "scope": self._in.scope,
             "clocks": Clocks(
                 known_at=known_at,
@@ -322,7 +323,7 @@ class Reconciliation:
             "importance": IMPORTANCE[category],
             "source_clause": triple.source_clause,
             "labels": self._in.labels,
-            "control": replace(self._in.control, flags=flags, kind=kind or _kind_of(category, triple.key)),
+            "control": replace(given, flags=flags, kind=given.kind or kind_of(category, triple.key)),
             "metadata": self._in.metadata,
             "occurred_at": triple.occurred_at,
         }
@@ -365,6 +366,16 @@ class Reconciliation:
             self._batch.patch(record["id"], **{k: v for k, v in record.items() if k not in ("id", "in", "out")})
 
 
+def entities_of(row: Row) -> tuple[EntityRef, ...]:
+    """The entities a row names."""
+    if isinstance(row, Fact):
+        return (row.entity,)
+    if isinstance(row, Relation):
+        return (row.subject, row.object)
+    assert isinstance(row, Action)
+    return (row.actor,) if row.object is None else (row.actor, row.object)
+
+
 def fingerprint_of(context: Context, row: Row) -> str:
     """A keyed hash of what a row says, by which the same is known when it comes again."""
     slot = row.key if isinstance(row, Fact) else ""
@@ -378,14 +389,10 @@ def texts_of(row: Row) -> list[str]:
     return [row.summary]
 
 
-def _kind_of(category: Category, key: str | None) -> str:
+def kind_of(category: Category, key: str | None) -> str:
     """What a person would call this memory when the caller does not say."""
     if category is Category.CONTEXT:
         return "event"
     if category is Category.KNOWLEDGE and key in PREFERENCE_KEYS:
         return "preference"
     return "fact"
-
-
-def _without_id(row: store_rows.Record) -> store_rows.Record:
-    return {key: value for key, value in row.items() if key != "id"}

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from keeps.core import access
-from keeps.core.access import Caller, PrincipalKind, Verb
+from keeps.core.access import Caller, Verb
 from keeps.core.errors import Forbidden, Invalid, StaleHead
-from keeps.core.facts import PROVENANCE_TRUST, TRUST, Category, Control, Origin, RowId, Source
+from keeps.core.facts import PROVENANCE_TRUST, Category, Control, Origin, RowId, Source
 from keeps.core.modes import Infer
+from keeps.core.policy import Drop
 from keeps.core.replies import ReplyKey
 from keeps.core.scopes import Scope
+from keeps.core.screen import Screened
 from keeps.core.sessions import MAX_TURN_BYTES, RENDERED, Chunk, Role, Session, Turn, check_repeated, chunk_id, cut
 from keeps.core.text import check_bytes, clean, conceals
 from keeps.core.triples import Triple
+from keeps.services import candidates, proposing, runs
+from keeps.services.incoming import Extraction, Incoming, Left
 from keeps.services.index import Changes, entries_of
-from keeps.services.reconcile import Extraction, Incoming, Reconciliation
+from keeps.services.reconcile import Reconciliation
 from keeps.services.runtime import MAX_REPLANS, Context, Runtime, Thread, new_id
 from keeps.services.scopes import first_use
 from keeps.store import replies as store_replies
@@ -30,6 +35,9 @@ from keeps.store.db import RecordID
 
 _LONG_CHARS: Final = 16_384
 """Above this a text is folded beside the loop, so that other requests need not wait for it."""
+
+_AT_ONCE: Final = 50
+"""How many messages are looked through before other requests get their turn."""
 
 CLOCKS_DIFFER: Final = timedelta(hours=24)
 """How far the clock of who writes may be ahead of ours: what is known later than that is refused."""
@@ -50,7 +58,8 @@ class Message:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remember:
     """A write. `scope` None means the session's, else the caller's home. `triples` only with `Infer.TRIPLES`.
-    `observed_at`: when all of it was known, if it is not now; not in the future."""
+    `observed_at`: when all of it was known, if it is not now; not in the future. `run`: the caller's run it belongs to.
+    `asked`: the person asked in a conversation that it be kept, which proves nothing."""
 
     infer: Infer = Infer.NONE
     messages: Sequence[Message] = ()
@@ -62,24 +71,33 @@ class Remember:
     category: Category | None = None
     kind: str | None = None
     metadata: Mapping[str, Any] | None = None
+    run: str | None = None
+    asked: bool = False
     reply: ReplyKey | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class Remembered:
-    """What came of a write. `turns` and the first passage of each, in the order of the messages."""
+    """What came of a write. `turns` and the first passage of each, in the order of the messages; both empty when
+    nothing of a conversation may be kept, and `stopped` says why. `removed`: classes of secrets that were taken out."""
 
     infer: Infer
     session: RowId
     turns: list[RowId] = field(default_factory=list[RowId])
     chunks: list[RowId | None] = field(default_factory=list[RowId | None])
     extraction: Extraction | None = None
+    stopped: Drop | None = None
+    removed: tuple[str, ...] = ()
 
 
 async def remember(rt: Runtime, context: Context, caller: Caller, request: Remember) -> Remembered:
-    """Store a write in one durable commit.
+    """Store a write in one durable commit: what the policy keeps, as it is; what a person must see, as proposals.
+
+    Secrets in what was said are replaced before anything else sees them.
 
     Raises:
+        SecretRefused: a triple, a label or the metadata holds a secret. Nothing was stored.
+        NotFound: a run that is not the caller's.
         Forbidden: the scope, or the session, lies outside what the caller may write.
         Invalid: empty or unstorable text, or known more than 24 hours from now.
         TooLarge: a turn above 512 KiB; metadata above 16 KiB of JSON, or with the labels above 1 MiB on all rows.
@@ -92,7 +110,10 @@ async def remember(rt: Runtime, context: Context, caller: Caller, request: Remem
         caller.default_scope()
     _check_known(request, rt.clock())
     check_repeated(request.metadata, request.labels, rows=max(1, len(request.messages)) + len(request.triples))
-    messages = [_cleaned(message) for message in request.messages]
+    if request.run is not None:
+        await runs.of_caller(context, caller, request.run)
+    messages, removed = await _cleaned(request.messages)
+    screened = await candidates.refuse_secrets(request.triples, request.labels, request.metadata)
     if request.infer is Infer.PREVIEW:
         return Remembered(infer=request.infer, session=RowId(request.session or new_id()), extraction=Extraction())
     names = {str(named.ref) for t in request.triples for named in (t.entity, t.target) if named is not None}
@@ -105,7 +126,7 @@ async def remember(rt: Runtime, context: Context, caller: Caller, request: Remem
         await context.vectors.room(_goes_to(context, caller, request).id)
     async with context.alone_on(names):
         for attempt in range(1, MAX_REPLANS + 1):
-            write = _Write(rt, context, caller, request, messages)
+            write = _Write(rt, context, caller, request, _Heard(messages, removed, screened))
             try:
                 return await write.run()
             except StaleHead:
@@ -136,23 +157,37 @@ def _check_known(request: Remember, now: datetime) -> None:
             )
 
 
-def _cleaned(message: Message) -> tuple[Message, bool]:
-    """The message in the form it is kept in, and whether invisible characters were removed, or are left in a row."""
-    check_bytes(message.text, limit_bytes=MAX_TURN_BYTES)
-    cleaned = clean(message.text)
-    if not cleaned.text:
-        raise Invalid("text is empty: say what to remember")
-    speaker = clean(message.speaker, limit_chars=128).text.replace("\n", " ") if message.speaker else None
-    return (
-        Message(
-            text=cleaned.text,
-            role=message.role,
-            speaker=speaker or None,
-            observed_at=message.observed_at,
-            addressees=message.addressees,
-        ),
-        cleaned.hidden_chars or conceals(cleaned.text),
-    )
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """A write once its texts were looked through: each message as it is kept, and whether invisible characters were
+    removed from it or are left in a row; the classes of secrets taken out; what was found in each triple."""
+
+    messages: Sequence[tuple[Message, bool]]
+    removed: tuple[str, ...]
+    screened: Sequence[Screened]
+
+
+async def _cleaned(messages: Sequence[Message]) -> tuple[list[tuple[Message, bool]], tuple[str, ...]]:
+    """The messages in the form they are kept in, without secrets, and the classes of those that were in them."""
+    kept: list[tuple[Message, bool]] = []
+    removed: set[str] = set()
+    for number, message in enumerate(messages, 1):
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+        check_bytes(message.text, limit_bytes=MAX_TURN_BYTES)
+        cleaned = clean(message.text)
+        if not cleaned.text:
+            raise Invalid("text is empty: say what to remember")
+        text, secrets = await candidates.without_secrets(cleaned.text)
+        removed.update(secrets)
+        names: list[str] = []
+        for name in (message.speaker or "", *message.addressees):
+            shown, secrets = await candidates.without_secrets(clean(name, limit_chars=128).text.replace("\n", " "))
+            removed.update(secrets)
+            names.append(shown)
+        made = replace(message, text=text, speaker=names[0] or None, addressees=tuple(names[1:]))
+        kept.append((made, cleaned.hidden_chars or conceals(cleaned.text)))
+    return kept, tuple(sorted(removed))
 
 
 class _Write:
@@ -164,73 +199,90 @@ class _Write:
         context: Context,
         caller: Caller,
         request: Remember,
-        messages: Sequence[tuple[Message, bool]],
+        heard: _Heard,
     ) -> None:
         self._rt = rt
         self._context = context
         self._caller = caller
         self._request = request
-        self._messages = messages
+        self._heard = heard
+        self._messages = heard.messages
         self._now = rt.clock()
         self._batch = Batch(at=self._now)
         self._changes = Changes()
         self._last: Turn | None = None
+        self._incoming: Incoming
 
     async def run(self) -> Remembered:
         session, is_new = await self._session()
         scope = self._request.scope or session.scope
-        done = Remembered(infer=self._request.infer, session=session.id)
-        if self._request.triples and not self._messages:
-            rendered = "\n".join(_rendered(triple) for triple in self._request.triples)
-            await self._add_turns(session, scope, [(Message(text=rendered), False)], done, passages=False)
-        else:
-            await self._add_turns(session, scope, self._messages, done, passages=True)
-        if self._request.infer is Infer.TRIPLES:
-            done.extraction = await self._reconcile(session, scope, done.turns[0])
-        elif self._request.infer is Infer.FULL:
-            done.extraction = Extraction()
-        first_use(self._rt, self._context, self._batch, session.scope, scope)
-        if is_new:
-            self._batch.sessions.append(store_rows.session_to_row(session))
-            self._batch.rows.append(f"session:{session.id}")
-        self._reply(done)
-        await self._context.commit(self._batch, self._changes)
-        next_seq = (session.next_seq if self._batch.places else 0) + len(done.turns)
-        self._context.keep_thread(Thread(replace(session, next_seq=next_seq, last_turn_at=self._now), self._last))
+        done = Remembered(infer=self._request.infer, session=session.id, removed=self._heard.removed)
+        if (why := self._keeps_nothing()) is not None:
+            return self._nothing(done, why)
+        origin = candidates.behind(self._context, self._caller, scope)
+        done.stopped = candidates.history_stopped(self._context, scope, origin, self._caller.principal_id, self._now)
+        # Known before the turn is made, for what stands on it; without a turn nothing does.
+        turn = None if done.stopped else new_id()
+        async with AsyncExitStack() as held:
+            if self._request.infer is Infer.TRIPLES:
+                done.extraction = await self._reconcile(session, scope, origin, turn)
+                if done.extraction.waiting:
+                    await held.enter_async_context(self._context.alone_on({proposing.INBOX}))
+                    await proposing.enter(self._context, self._batch, self._incoming, done.extraction)
+            elif self._request.infer is Infer.FULL:
+                done.extraction = Extraction()
+            if turn is not None:
+                await self._add_turns(session, scope, origin, turn, done)
+            await self._finish(session, scope, done, is_new=is_new)
         return done
 
+    def _keeps_nothing(self) -> Drop | None:
+        """Why nothing of this write is kept, whoever sends it: its chat is temporary, or its run saves nothing."""
+        if runs.is_temporary(self._context, self._request.run, self._request.session):
+            return Drop.TEMPORARY
+        return None if runs.saves(self._context, self._request.run) else Drop.PAUSED
+
+    def _nothing(self, done: Remembered, why: Drop) -> Remembered:
+        done.stopped = why
+        if self._request.infer in (Infer.TRIPLES, Infer.FULL):
+            dropped = [Left(number, self._request.kind or "", why) for number in range(len(self._request.triples))]
+            done.extraction = Extraction(dropped=dropped)
+        return done
+
+    async def _finish(self, session: Session, scope: Scope, done: Remembered, *, is_new: bool) -> None:
+        """Write it all in one commit."""
+        first_use(self._rt, self._context, self._batch, session.scope, scope)
+        count = len(done.turns)
+        if is_new:
+            session = replace(session, last_turn_at=self._now if count else None)
+            self._batch.sessions.append(store_rows.session_to_row(replace(session, next_seq=count)))
+            self._batch.rows.append(f"session:{session.id}")
+        elif count:
+            self._claim(session, count)
+        self._reply(done)
+        await self._context.commit(self._batch, self._changes)
+        if count or is_new:
+            ended = replace(session, next_seq=session.next_seq + count, last_turn_at=self._now)
+            self._context.keep_thread(Thread(ended, self._last))
+
+    def _claim(self, session: Session, count: int) -> None:
+        """Move the number of turns of a session on, if nobody else did."""
+        place = {"expected": session.next_seq, "next": session.next_seq + count, "at": self._now}
+        self._batch.places.append({"id": RecordID("session", session.id), **place})
+        self._batch.rows.append(f"session:{session.id}")
+
     async def _session(self) -> tuple[Session, bool]:
-        """The session to write into, made when none was named; its number of turns is moved on by this write."""
-        count = max(1, len(self._messages))
+        """The session to write into, and whether it is made for this write."""
         if self._request.session is None:
             scope = self._request.scope or self._caller.default_scope()
-            return (
-                Session(
-                    id=new_id(),
-                    scope=scope,
-                    created_at=self._now,
-                    next_seq=count,
-                    last_turn_at=self._now,
-                    opened_by=self._caller.principal_id,
-                ),
-                True,
-            )
+            made = Session(id=new_id(), scope=scope, created_at=self._now, opened_by=self._caller.principal_id)
+            return made, True
         region = self._caller.region(Verb.MEMORY_WRITE)
         found = await self._thread(self._request.session)
         if found is None or not found.session.scope.within(region):
             raise Forbidden("this key may not write to that session, or it does not exist")
         self._last = found.last
-        session = found.session
-        self._batch.places.append(
-            {
-                "id": RecordID("session", session.id),
-                "expected": session.next_seq,
-                "next": session.next_seq + count,
-                "at": self._now,
-            }
-        )
-        self._batch.rows.append(f"session:{session.id}")
-        return session, False
+        return found.session, False
 
     async def _thread(self, session_id: str) -> Thread | None:
         """The session and its last turn: as this process left it, else read."""
@@ -244,22 +296,22 @@ class _Write:
         last = await store_sessions.turns_at(context.db, context.sets, session.id, [session.next_seq - 1])
         return Thread(session, last[0] if last else None)
 
-    async def _add_turns(
-        self,
-        session: Session,
-        scope: Scope,
-        messages: Sequence[tuple[Message, bool]],
-        done: Remembered,
-        *,
-        passages: bool,
-    ) -> None:
-        first = session.next_seq if self._batch.places else 0
+    async def _add_turns(self, session: Session, scope: Scope, origin: Origin, first: RowId, done: Remembered) -> None:
+        """Add what was said as turns, the first one under the id `first`; of triples alone, what was kept of them."""
+        messages, flags = self._messages, frozenset[str]()
+        if self._request.triples and not messages:
+            assert done.extraction is not None
+            kept = [_rendered(self._request.triples[number]) for number in sorted(done.extraction.kept)]
+            if not kept:
+                return
+            messages, flags = [(Message(text="\n".join(kept)), False)], frozenset({RENDERED})
         previous = self._last
-        for seq, (message, hidden) in enumerate(messages, first):
-            turn = self._turn(session, scope, seq, message, hidden=hidden, rendered=not passages)
+        for seq, (message, hidden) in enumerate(messages, session.next_seq):
+            turn = self._turn(session, scope, seq, message, flags | frozenset({"hidden_chars"} if hidden else ()))
+            turn = replace(turn, origin=candidates.kept_as(origin), id=turn.id if done.turns else first)
             chunks = [
                 Chunk(id=chunk_id(turn.id, position), position=position, start=start, end=end)
-                for position, (start, end) in enumerate(cut(turn.content) if passages else [])
+                for position, (start, end) in enumerate([] if RENDERED in flags else cut(turn.content))
             ]
             self._batch.turns.append(store_rows.turn_to_row(turn, folds=await self._folds(turn)))
             self._batch.chunks += [store_rows.chunk_to_row(turn.id, chunk) for chunk in chunks]
@@ -279,10 +331,7 @@ class _Write:
             previous = turn
         self._last = previous
 
-    def _turn(
-        self, session: Session, scope: Scope, seq: int, message: Message, *, hidden: bool, rendered: bool
-    ) -> Turn:
-        origin = self._origin()
+    def _turn(self, session: Session, scope: Scope, seq: int, message: Message, flags: frozenset[str]) -> Turn:
         return Turn(
             id=new_id(),
             session=session.id,
@@ -294,9 +343,9 @@ class _Write:
             recorded_at=self._now,
             speaker=message.speaker,
             labels=self._request.labels,
-            origin=origin,
             trust=PROVENANCE_TRUST["turn"],
-            flags=frozenset({"hidden_chars"} if hidden else ()) | frozenset({RENDERED} if rendered else ()),
+            taint=candidates.taint_of((message.role,)),
+            flags=flags,
             addressees=message.addressees,
             metadata=self._request.metadata,
         )
@@ -307,35 +356,52 @@ class _Write:
             return await asyncio.to_thread(lambda: [self._context.fold_key(text) for text in texts])
         return [self._context.fold_key(text) for text in texts]
 
-    async def _reconcile(self, session: Session, scope: Scope, turn: RowId) -> Extraction:
-        origin = self._origin()
-        known_at = self._request.observed_at or self._now
-        incoming = Incoming(
-            triples=self._request.triples,
+    async def _reconcile(self, session: Session, scope: Scope, origin: Origin, turn: RowId | None) -> Extraction:
+        """Judge the triples, and let those that are not dropped meet the record."""
+        request, caller = self._request, self._caller
+        said = [message for message, _ in self._messages]
+        given = candidates.Given(
             scope=scope,
-            source=Source(kind="upsert", ref=f"turn:{turn}", session=session.id, trust=PROVENANCE_TRUST["upsert"]),
-            control=Control(
-                kind=self._request.kind or "",
-                origin=origin,
-                trust=TRUST[origin],
-                user_confirmed=origin is Origin.USER_SAVED,
-            ),
-            now=self._now,
-            known_at=known_at,
-            observed=self._request.observed_at is not None,
-            readable=self._context.sets.readable(self._caller.region(Verb.MEMORY_READ)),
-            proposed_by=self._caller.principal_id,
-            category=self._request.category,
-            labels=self._request.labels,
-            metadata=self._request.metadata,
+            origin=origin,
+            agent=caller.principal_id,
+            heard="\n".join(message.text for message in said if message.role is Role.USER),
+            taint=candidates.taint_of(message.role for message in said),
+            kind=request.kind,
+            category=request.category,
+            confirmed_by=caller.principal_id if origin is Origin.USER_SAVED else None,
         )
-        return await Reconciliation(self._context, incoming, self._batch, self._changes).run()
-
-    def _origin(self) -> Origin:
-        """Who stands behind this write: the person alone, with their own key, or whoever writes for them."""
-        if self._caller.kind is PrincipalKind.HUMAN and self._caller.target is None:
-            return Origin.USER_SAVED
-        return Origin.APP_WRITTEN if self._caller.principal.trusted_writer else Origin.AUTO_ACCEPTED
+        judged = candidates.judge(self._context, given, request.triples, self._heard.screened, self._now)
+        judged = await candidates.with_room(self._context, given, judged, len(request.triples))
+        source = Source(
+            kind="upsert",
+            ref=f"turn:{turn}" if turn else None,
+            session=session.id,
+            run=request.run,
+            trust=PROVENANCE_TRUST["upsert"],
+        )
+        self._incoming = Incoming(
+            triples=request.triples,
+            scope=scope,
+            source=source,
+            control=Control(kind=request.kind or "", origin=candidates.kept_as(origin)),
+            now=self._now,
+            known_at=request.observed_at or self._now,
+            observed=request.observed_at is not None,
+            readable=self._context.sets.readable(caller.region(Verb.MEMORY_READ)),
+            proposed_by=caller.principal_id,
+            category=request.category,
+            labels=request.labels,
+            metadata=request.metadata,
+            controls=judged.controls,
+            waits=judged.waits,
+            drops=judged.drops,
+            unasked=origin is not Origin.USER_SAVED,
+            offered=runs.offered(self._context, request.run) if request.run else frozenset(),
+            # What waits is in no turn that was made of what was kept.
+            waiting_source=source if said else replace(source, ref=None),
+            asked=request.asked,
+        )
+        return await Reconciliation(self._context, self._incoming, self._batch, self._changes).run()
 
     def _reply(self, done: Remembered) -> None:
         """Keep the reply in the same commit, with the rows it tells of."""

@@ -38,6 +38,10 @@ class Twins:
         for action in await store_facts.open_actions(context.db, scope, verbs):
             self._actions.setdefault(_says(action), action)
 
+    def of(self, row: Relation | Action) -> Relation | Action | None:
+        """What says the same in the record, or in this write before it."""
+        return self._relations.get(_says(row)) if isinstance(row, Relation) else self._actions.get(_says(row))
+
     def relation(self, row: Relation) -> Relation:
         """The row to keep for `row`: itself, or its twin said once more."""
         said = _says(row)

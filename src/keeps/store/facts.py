@@ -365,6 +365,21 @@ async def count_live(db: Db, wanted: Wanted, readable: Collection[str], now: dat
     return int(found[0][0]["count"]) if found[0] else 0
 
 
+async def count_stored(db: Db, scope_set: str) -> int:
+    """How many facts, relations and actions of a scope set are in use, those that ended by themselves included."""
+    parts = await db.run(
+        "SELECT count() FROM attribute WITH INDEX attribute_scope WHERE scope_set = $set AND status = 'confirmed'"
+        " AND forgotten_at = NONE GROUP ALL TIMEOUT 10s;"
+        "SELECT count() FROM relates_to WITH INDEX relation_scope WHERE scope_set = $set AND status = 'confirmed'"
+        " AND forgotten_at = NONE GROUP ALL TIMEOUT 10s;"
+        "SELECT count() FROM action WITH INDEX action_scope WHERE scope_set = $set AND status = 'confirmed'"
+        " AND forgotten_at = NONE GROUP ALL TIMEOUT 10s;",
+        timeout_s=_LIST_S,
+        set=scope_set,
+    )
+    return sum(int(part[0]["count"]) for part in parts if part)
+
+
 @dataclass(frozen=True, slots=True)
 class Tally:
     """How many live facts, outbound relations and actions an entity has, and when the last one became known."""

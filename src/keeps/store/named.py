@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Final, LiteralString
 
 from keeps.core.erasure import Presence
@@ -23,6 +25,37 @@ async def by_hash(db: Db, folded: str, scope_sets: Collection[str]) -> list[Reco
         folded=folded,
     )
     return _within(parts, scope_sets)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a live row says, as keyed hashes; the entity and the key of a fact."""
+
+    folds: frozenset[str]
+    entity: str | None
+    key: str | None
+
+
+_LIVE: Final[LiteralString] = (
+    " WHERE folds CONTAINSANY $folds AND status = 'confirmed' AND forgotten_at = NONE"
+    " AND (valid_until = NONE OR valid_until > $now) TIMEOUT 5s;"
+)
+
+
+async def live_with(db: Db, folds: Sequence[str], scope_sets: Collection[str], now: datetime) -> list[Said]:
+    """What is live in the scope sets and has one of these keyed hashes."""
+    parts = await db.run(
+        "SELECT scope_set, folds, entity, key FROM attribute"
+        + _LIVE
+        + "SELECT scope_set, folds FROM relates_to"
+        + _LIVE
+        + "SELECT scope_set, folds FROM action"
+        + _LIVE,
+        timeout_s=READ_S,
+        folds=list(folds),
+        now=now,
+    )
+    return [Said(frozenset(r["folds"]), r.get("entity"), r.get("key")) for r in _within(parts, scope_sets)]
 
 
 async def by_key(db: Db, key: str, scope_sets: Collection[str]) -> list[Record]:

@@ -7,6 +7,7 @@ empty one.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, LiteralString
 
@@ -172,6 +173,55 @@ async def due(db: Db, sets: ScopeSets, now: datetime, *, limit: int) -> list[Pro
         limit=limit,
     )
     return [from_row(row, sets) for row in found if row["scope_set"] in sets]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stub:
+    """A proposal without what it says. `slot`: scope set, entity and chain of the fact it would become."""
+
+    id: str
+    scope_set: str
+    fingerprint: str
+    proposed_by: str
+    slot: tuple[str, str, str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stubs:
+    """What waits in some scope sets, and how many were made there since a moment. What came from an import does not
+    count: it is reviewed apart."""
+
+    open: list[Stub]
+    lately: int
+
+
+async def stubs(db: Db, scope_sets: Collection[str], *, since: datetime) -> Stubs:
+    """What a writer must know of an inbox, in one read."""
+    waiting, lately = await db.run(
+        "SELECT id, scope_set, fingerprint, proposed_by, target, row.entity AS entity, row.chain AS chain FROM proposal"
+        " WHERE status IN $statuses AND scope_set IN $sets AND reason != 'imported' TIMEOUT 5s;"
+        "SELECT count() FROM proposal WHERE scope_set IN $sets AND created_at > $since AND reason != 'imported'"
+        " GROUP ALL TIMEOUT 5s;",
+        timeout_s=_LIST_S,
+        statuses=[str(one) for one in _OPEN],
+        sets=sorted(scope_sets),
+        since=since,
+    )
+    return Stubs(
+        open=[_stub(row) for row in waiting],
+        lately=int(lately[0]["count"]) if lately else 0,
+    )
+
+
+def _stub(row: Record) -> Stub:
+    slot = (row["scope_set"], row["entity"], row["chain"]) if row["target"] == "attribute" else None
+    return Stub(
+        id=key_of(row["id"]),
+        scope_set=row["scope_set"],
+        fingerprint=row.get("fingerprint") or "",
+        proposed_by=row["proposed_by"],
+        slot=slot,
+    )
 
 
 async def count_waiting(db: Db, readable: Collection[str]) -> int:

@@ -44,6 +44,14 @@ async def find(db: Db, namespace: str, now: datetime) -> StoredReply | None:
     )
 
 
+async def telling_of(db: Db, refs: Sequence[str]) -> list[RecordID]:
+    """The replies that tell of one of these rows, by `table:id`, and still hold their text."""
+    (found,) = await db.run(
+        "SELECT VALUE id FROM reply WHERE rows CONTAINSANY $refs AND erased = false TIMEOUT 5s;", refs=list(refs)
+    )
+    return list(found)
+
+
 async def prune(db: Db, now: datetime) -> int:
     """Remove replies whose time is over; how many there were."""
     removed = await db.run("DELETE reply WHERE expires_at <= $now RETURN BEFORE TIMEOUT 30s;", timeout_s=35.0, now=now)

@@ -78,6 +78,17 @@ async def find(db: Db, sets: ScopeSets, uncertainty: str, readable: Collection[s
     return from_row(row, sets[row["scope_set"]])
 
 
+async def open_about(db: Db, scope_set: str, ref: str) -> list[RecordID]:
+    """The doubts of a scope set that nobody settled and in which a row, by `table:id`, is a contender."""
+    (found,) = await db.run(
+        "SELECT VALUE id FROM uncertainty WITH INDEX uncertainty_scope WHERE scope_set = $set AND resolved = false"
+        " AND contenders CONTAINS $ref TIMEOUT 5s;",
+        set=scope_set,
+        ref=ref,
+    )
+    return list(found)
+
+
 def from_row(row: Record, scope: Scope) -> Uncertainty:
     """The doubt a row holds."""
     return Uncertainty(

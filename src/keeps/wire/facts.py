@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field
 from keeps.core.errors import Invalid, Unprocessable
 from keeps.core.facts import Action, Fact, Relation
 from keeps.core.modes import Infer
+from keeps.core.proposals import Proposal
 from keeps.core.replies import ReplyKey
 from keeps.core.scopes import parse_scopes
 from keeps.core.sessions import Role
@@ -23,7 +24,7 @@ from keeps.wire.late import Late
 
 if TYPE_CHECKING:
     from keeps.services import remember
-    from keeps.services.reconcile import EntitySeen, Extraction
+    from keeps.services.incoming import EntitySeen, Extraction, Left
     from keeps.services.remember import Remember, Remembered
 else:
     remember = Late("keeps.services.remember")
@@ -64,6 +65,9 @@ KINDS: Final = frozenset({"preference", "note", "topic", "insight", "fact", "goa
 """What a caller may say a memory is."""
 
 WAITING: Final = "waits for approval"
+TURN: Final = "turn"
+"""The kind of what was said, among what was not kept."""
+
 _MAX_ADDRESSEES: Final = 8
 _MAX_ADDRESSEE_CHARS: Final = 128
 _MAX_ADDRESSEE_WORDS: Final = 8
@@ -126,6 +130,8 @@ class FactsIn(WireIn):
     triples: Annotated[tuple[Any, ...], Field(json_schema_extra=_TRIPLES)] = ()
     kind: str | None = None
     metadata: dict[str, Any] | None = None
+    run_id: str | None = None
+    user_asked: bool = False
 
     def to_core(self, *, now: datetime, lenient: bool, reply: ReplyKey | None = None) -> Remember:
         """The write this asks for. `lenient`: an unknown category counts as `context`.
@@ -156,6 +162,8 @@ class FactsIn(WireIn):
             category=category,
             kind=check_kind(self.kind),
             metadata=self.metadata,
+            run=bare_id(self.run_id, "run"),
+            asked=self.user_asked,
             reply=reply,
         )
 
@@ -193,6 +201,7 @@ class BatchIn(WireIn):
     infer: Infer = Infer.FULL
     labels: Labels = ()
     metadata: dict[str, Any] | None = None
+    run_id: str | None = None
 
     def to_core(self, *, reply: ReplyKey | None = None) -> Remember:
         """The write this asks for. Raises: Invalid, Unprocessable, Conflict for too many labels."""
@@ -215,6 +224,7 @@ class BatchIn(WireIn):
             scope=parse_scopes(self.scopes),
             labels=check_labels(self.labels),
             metadata=self.metadata,
+            run=bare_id(self.run_id, "run"),
             reply=reply,
         )
 
@@ -313,10 +323,54 @@ class CorrectionSummary(WireOut):
         return cls(entity_id=new.entity.wire, key=new.key, old_value=old.value, new_value=new.value)
 
 
+class ProposalSummary(WireOut):
+    """What waits for a person. `text` is its sentence; `reason` why it waits, one word; `conflictsWith` the memory it
+    would replace. Its id is the one the memory gets when a person says yes."""
+
+    id: str
+    status: str
+    kind: str
+    text: str
+    reason: str
+    key: str | None = None
+    value: str | None = None
+    conflicts_with: str | None = None
+    expires_at: datetime | None = None
+
+    @classmethod
+    def of(cls, proposal: Proposal) -> Self:
+        row = proposal.row
+        return cls(
+            id=proposal.id,
+            status=str(proposal.status),
+            kind=proposal.kind,
+            text=row.summary if row is not None else "",
+            reason=proposal.reason,
+            key=row.key if isinstance(row, Fact) else None,
+            value=row.value if isinstance(row, Fact) else None,
+            conflicts_with=proposal.conflicts_with,
+            expires_at=proposal.ends_at,
+        )
+
+
+class DroppedSummary(WireOut):
+    """What was not stored, and why, one word. `index`: its place in `triples`; absent for what was said. Nothing of
+    what it says is repeated: this reply may be kept, and nothing else of it is."""
+
+    reason: str
+    kind: str
+    index: int | None = None
+
+    @classmethod
+    def of(cls, left: Left) -> Self:
+        return cls(reason=str(left.why), kind=left.kind, index=left.number)
+
+
 class ExtractionResult(WireOut):
     """What a write changed. `turnId` is empty when no turn was stored.
 
-    What waits for a person stands in `uncertainties` and is counted by `proposals`; it is never listed as stored.
+    What waits for a person stands in `uncertainties`, and as it is in `proposals`; it is never listed as stored.
+    `dropped` names what was not stored at all.
     """
 
     turn_id: str
@@ -327,13 +381,15 @@ class ExtractionResult(WireOut):
     instructions: tuple[InstructionSummary, ...] = ()
     uncertainties: tuple[UncertaintySummary, ...] = ()
     corrections: tuple[CorrectionSummary, ...] = ()
-    proposals: tuple[AttributeSummary, ...] | None = None
+    proposals: tuple[ProposalSummary, ...] | None = None
+    dropped: tuple[DroppedSummary, ...] | None = None
 
     @classmethod
     def of(cls, done: Extraction, turn_id: str) -> Self:
         doubts = [UncertaintySummary(about=d.incoming.summary, reason=d.reason) for d in done.doubts]
         asked = [UncertaintySummary(about=about, reason=reason) for about, reason in done.questions]
-        waiting = [UncertaintySummary(about=fact.summary, reason=WAITING) for fact in done.proposals]
+        rows = [proposal.row for proposal in done.proposals if proposal.row is not None]
+        waiting = [UncertaintySummary(about=row.summary, reason=WAITING) for row in rows]
         return cls(
             turn_id=turn_id,
             entities=tuple(map(EntitySummary.of, done.entities)),
@@ -342,12 +398,14 @@ class ExtractionResult(WireOut):
             actions=tuple(map(ActionSummary.of, done.actions)),
             uncertainties=(*doubts, *asked, *waiting),
             corrections=tuple(CorrectionSummary.of(old, new) for old, new in done.corrections),
-            proposals=tuple(map(AttributeSummary.of, done.proposals)) or None,
+            proposals=tuple(map(ProposalSummary.of, done.proposals)) or None,
+            dropped=tuple(map(DroppedSummary.of, done.dropped)) or None,
         )
 
 
 class FactsOut(WireOut):
-    """The reply to a write. `chunkId` is the first passage of the turn."""
+    """The reply to a write. `chunkId` is the first passage of the turn. `dropped`: why what was said was not kept;
+    `removed`: classes of secrets that were taken out of it."""
 
     mode: str
     session_id: str
@@ -355,6 +413,8 @@ class FactsOut(WireOut):
     chunk_id: str | None = None
     preview: bool = False
     extraction: ExtractionResult | None = None
+    dropped: tuple[DroppedSummary, ...] | None = None
+    removed: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, done: Remembered) -> Self:
@@ -367,16 +427,26 @@ class FactsOut(WireOut):
             chunk_id=done.chunks[0] if done.chunks else None,
             preview=done.infer is Infer.PREVIEW,
             extraction=None if extraction is None else ExtractionResult.of(extraction, turn_id or ""),
+            dropped=_not_said(done),
+            removed=done.removed or None,
         )
 
 
+def _not_said(done: Remembered) -> tuple[DroppedSummary, ...] | None:
+    """Why nothing of the conversation was kept, when it was not."""
+    return None if done.stopped is None else (DroppedSummary(reason=str(done.stopped), kind=TURN),)
+
+
 class BatchOut(WireOut):
-    """The reply to a batch: one turn id a message, in order, and the first passage of each turn."""
+    """The reply to a batch: one turn id a message, in order, and the first passage of each turn. When nothing of a
+    conversation may be kept both are empty, and `dropped` says why."""
 
     session_id: str
     turn_ids: list[str]
     extractions: list[ExtractionResult]
     chunk_ids: list[str]
+    dropped: tuple[DroppedSummary, ...] | None = None
+    removed: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, done: Remembered, *, per_message: bool) -> Self:
@@ -390,4 +460,6 @@ class BatchOut(WireOut):
             turn_ids=list(done.turns),
             extractions=extractions,
             chunk_ids=[chunk for chunk in done.chunks if chunk is not None],
+            dropped=_not_said(done),
+            removed=done.removed or None,
         )

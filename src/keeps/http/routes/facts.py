@@ -36,33 +36,41 @@ async def _read(to_core: Callable[[], Remember], triples: int) -> Remember:
     return to_core() if triples <= AT_ONCE else await asyncio.to_thread(to_core)
 
 
+def _pending(response: Response, done: Remembered | None) -> Response:
+    """The response with how many proposals this write left; of a repeat nothing is told."""
+    if done is not None and done.extraction is not None and done.extraction.proposals:
+        response.headers[PENDING_HEADER] = str(len(done.extraction.proposals))
+    return response
+
+
 @router.post("/facts", response_model=FactsOut)
 async def post_facts(call: DataCall, body: Annotated[FactsIn, Depends(JsonBody(FactsIn))]) -> Response:
     """Remember a text, or facts given as triples."""
-    pending = 0
+    written: Remembered | None = None
 
     async def act(key: ReplyKey | None) -> Remembered:
-        nonlocal pending
+        nonlocal written
         _check_budget(call, body.infer)
         lenient = call.rt.config.lenient_categories
         request = await _read(partial(body.to_core, now=call.rt.clock(), lenient=lenient, reply=key), len(body.triples))
-        done = await remember(call.rt, call.context, call.caller, request)
-        pending = len(done.extraction.proposals) if done.extraction else 0
-        return done
+        written = await remember(call.rt, call.context, call.caller, request)
+        return written
 
     response = await call.keyed(act, lambda done: FactsOut.of(done).to_json().decode())
-    if pending:
-        response.headers[PENDING_HEADER] = str(pending)
-    return response
+    return _pending(response, written)
 
 
 @router.post("/facts/batch", response_model=BatchOut)
 async def post_batch(call: DataCall, body: Annotated[BatchIn, Depends(JsonBody(BatchIn))]) -> Response:
     """Remember the messages of a conversation, in order."""
+    written: Remembered | None = None
 
     async def act(key: ReplyKey | None) -> Remembered:
+        nonlocal written
         _check_budget(call, body.infer)
-        return await remember(call.rt, call.context, call.caller, body.to_core(reply=key))
+        written = await remember(call.rt, call.context, call.caller, body.to_core(reply=key))
+        return written
 
     per_message = body.extract == "per_message"
-    return await call.keyed(act, lambda done: BatchOut.of(done, per_message=per_message).to_json().decode())
+    response = await call.keyed(act, lambda done: BatchOut.of(done, per_message=per_message).to_json().decode())
+    return _pending(response, written)
