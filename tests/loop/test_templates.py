@@ -79,7 +79,6 @@ def test_d1_a_sentence_is_written_from_numbers() -> None:
         "entity": {"type": "person", "name": "p1-abc"},
         "key": "result",
         "value": said.text,
-        "summary": said.text,
     }
     at = datetime(2026, 3, 1, tzinfo=UTC)
     assert said.triple("person/p1-abc", at=at)["occurred_at"] == at

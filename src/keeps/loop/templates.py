@@ -56,7 +56,7 @@ class Sentence:
         if not _NAME.fullmatch(entity.partition("/")[2]):
             raise Invalid("write the entity as <type>/<name>, the name of a-z, 0-9, _ and -, 64 characters at most")
         about = {"type": ref.type.value, "name": ref.name}
-        said: dict[str, object] = {"entity": about, "key": self.key, "value": self.text, "summary": self.text}
+        said: dict[str, object] = {"entity": about, "key": self.key, "value": self.text}
         return said if at is None else said | {"occurred_at": at}
 
 
