@@ -10,15 +10,19 @@ from typing import Any
 import pytest
 
 from keeps.core.access import Caller, PrincipalId, PrincipalKind, Role
+from keeps.core.citations import SHOWN_AS
 from keeps.core.errors import Conflict, Invalid, NotFound
 from keeps.core.pages import PageRequest
 from keeps.core.runs import Candidate, EndReason, Inclusion, Outcome, Reason, Run, ToolCall, Uses
 from keeps.core.scopes import ScopePath
-from keeps.services import runs, sessions
+from keeps.services import citations, erase, runs, sessions
+from keeps.services.erase import Forget
 from keeps.services.run_buffer import KEPT
 from keeps.services.runs import NewRun, RunChange, RunsWanted
 from keeps.services.runtime import Context, Runtime
 from keeps.services.sessions import NewSession
+from keeps.store.commit import Batch
+from keeps.store.facts import record_id
 from tests.services.conftest import HandClock, caller
 from tests.services.saying import fact, say
 
@@ -302,3 +306,163 @@ async def test_e1_no_text_is_in_any_table_of_runs(rt: Runtime, context: Context)
     everything = json.dumps([await rows_of(context, table) for table in TABLES], default=str)
     assert "zyx" not in everything
     assert ref in everything
+
+
+# ---------------------------------------------------------------------- citations
+async def test_e2_cites_are_held_against_this_run_and_the_record(rt: Runtime, context: Context) -> None:
+    mara, agent = caller(), caller("user/mara/*", name="coach")
+    used, shown = await told(rt, context, "pilot"), await told(rt, context, "cook", "user/mara/kitchen")
+    forgotten = await told(rt, context, "diver", "user/mara/sea")
+    elsewhere = await told(rt, context, "spy", "org/north")
+    dropped = await told(rt, context, "poet", "user/mara/attic")
+    run = await offer(
+        rt, context, agent, None, weighed(used), weighed(shown, 2), weighed(forgotten, 3), weighed(elsewhere, 4),
+        weighed(dropped, 5, Inclusion.DROPPED_BUDGET),
+    )  # fmt: skip
+    await erase.forget(rt, context, mara, Forget(ids=(forgotten,), purge=True))
+    cites = [
+        used,
+        "fake",
+        forgotten,
+        elsewhere,
+        dropped,
+        used,
+        f" {used}",
+        used.upper(),
+        "Mara the pilot of Elm Street",
+    ]
+    done = await citations.cite(rt, context, agent, run, cites)
+    assert done.verified.kept == (used,)
+    assert len(done.verified.dropped) == 8
+    found = await citations.view(rt, context, agent, run)
+    assert (found.run.cites_kept, found.run.cites_dropped) == (1, 8)
+    assert set(found.bad) == {"fake", dropped, used, used.upper(), "Mara"}
+    assert {each.candidate.memory: each.cited for each in found.weighed if not each.gone} == {
+        used: True, shown: False, dropped: False
+    }  # fmt: skip
+    assert {each.candidate.memory for each in found.weighed if each.gone} == {forgotten, elsewhere}
+
+
+async def test_e3_an_answer_that_is_sent_again_counts_once(rt: Runtime, context: Context) -> None:
+    ref = await told(rt, context)
+    run = await offer(rt, context, caller(), None, weighed(ref))
+    for _ in range(5):
+        done = await citations.cite(rt, context, caller(), run, [ref, "fake"])
+        assert (done.verified.kept, len(done.verified.dropped)) == ((ref,), 1)
+        await context.runs.traces.flush()
+    (use,) = await rows_of(context, "memory_use")
+    assert (use["offered"], use["cited"]) == (1, 1)
+    (row,) = await rows_of(context, "run")
+    assert (row["cites_kept"], row["cites_dropped"]) == (1, 1)
+    await drop_from_memory(context)
+    await citations.cite(rt, context, caller(), run, [ref])
+    (use,) = await rows_of(context, "memory_use")
+    assert use["cited"] == 1
+
+
+async def test_memories_used_are_cited_or_shown_besides_with_text_out_of_the_record(
+    rt: Runtime, context: Context
+) -> None:
+    used, shown = await told(rt, context, "pilot"), await told(rt, context, "cook", "user/mara/kitchen")
+    run = await offer(
+        rt, context, caller(), None, weighed(shown), weighed(used, 2), weighed("attribute:" + "x" * 20, 3)
+    )
+    done = await citations.cite(rt, context, caller(), run, [used])
+    assert done.memories_used is not None
+    assert [(each.id, each.text) for each in done.memories_used.cited] == [(used, "Mara's role is pilot.")]
+    assert [each.id for each in done.memories_used.also_shown] == [shown]
+    assert done.memories_used.cited[0].label in SHOWN_AS.values()
+    context.consent.settings = replace(context.consent.settings, show_memories_used=False)
+    assert (await citations.cite(rt, context, caller(), run, [used])).memories_used is None
+    assert (await citations.view(rt, context, caller(), run)).memories_used is None
+
+
+async def test_e4_admins_see_ids_and_numbers_and_no_text(rt: Runtime, context: Context) -> None:
+    context.consent.move_in({ScopePath("user/mara"): PrincipalId("mara")})
+    ref = await told(rt, context)
+    run = await offer(rt, context, caller("user/mara/*"), None, weighed(ref))
+    admin = caller(kind=PrincipalKind.HUMAN, name="admin")
+    admin = replace(admin, principal=replace(admin.principal, roles=frozenset({Role.ADMIN})))
+    found = await citations.view(rt, context, admin, run)
+    assert found.memories_used is None
+    assert [each.candidate.memory for each in found.weighed if not each.gone] == [ref]
+    mara = caller("user/mara/*", kind=PrincipalKind.HUMAN, name="mara", home="user/mara")
+    own = await citations.view(rt, context, mara, run)
+    assert own.memories_used is not None
+    assert [each.id for each in own.memories_used.also_shown] == [ref]
+    with pytest.raises(NotFound):
+        await citations.cite(rt, context, mara, run, [ref])
+    for who in (caller("user/leo/*"), caller("user/mara/*", name="other")):
+        with pytest.raises(NotFound):
+            await citations.view(rt, context, who, run)
+
+
+async def test_what_stood_for_ids_goes_after_a_week(rt: Runtime, context: Context, clock: HandClock) -> None:
+    run = await offer(rt, context, caller(), None)
+    await citations.cite(rt, context, caller(), run, ["made-up"])
+    assert (await citations.view(rt, context, caller(), run)).bad == ("made-up",)
+    clock.forward(days=6)
+    await runs.prune(rt, context)
+    assert (await rows_of(context, "run"))[0]["bad"] == ["made-up"]
+    clock.forward(days=2)
+    await runs.prune(rt, context)
+    assert (await citations.view(rt, context, caller(), run)).bad == ()
+    assert (await rows_of(context, "run"))[0]["bad"] == []
+    context.runs.touch(context.runs.all()[0], clock())
+    assert (await rows_of(context, "run"))[0]["bad"] == []
+
+
+# ---------------------------------------------------------------------- importance and trust
+async def fade(rt: Runtime, context: Context, ref: str, **changes: Any) -> None:
+    batch = Batch(at=rt.clock())
+    batch.patch(record_id(ref), importance=0.1, **changes)
+    await context.commit(batch)
+
+
+async def importance_of(context: Context, ref: str) -> tuple[float, float, int]:
+    row = (await context.db.run("SELECT importance, trust, rev FROM ONLY $id;", id=record_id(ref)))[0]
+    return row["importance"], row["trust"], row["rev"]
+
+
+async def answer(rt: Runtime, context: Context, ref: str, outcome: Outcome | None = None) -> None:
+    run = await offer(rt, context, caller(), None, weighed(ref))
+    await citations.cite(rt, context, caller(), run, [ref])
+    if outcome is not None:
+        await runs.judge(rt, context, caller(), run, outcome)
+    await runs.change(rt, context, caller(), run, RunChange(end_reason=EndReason.ANSWERED))
+
+
+SURE: dict[str, Any] = {"user_confirmed": True, "origin": "user_saved", "taint": []}
+
+
+async def test_r7_an_answer_sets_importance_back_once_a_day_and_trust_never(
+    rt: Runtime, context: Context, clock: HandClock
+) -> None:
+    ref = await told(rt, context)
+    first, trust, rev = await importance_of(context, ref)
+    await fade(rt, context, ref, **SURE)
+    await offer(rt, context, caller(), None, weighed(ref))  # to be read is not enough
+    assert await importance_of(context, ref) == (0.1, trust, rev)
+    await answer(rt, context, ref, Outcome.HURT)
+    assert await importance_of(context, ref) == (0.1, trust, rev)
+    await answer(rt, context, ref, Outcome.HELPED)
+    assert await importance_of(context, ref) == (first, trust, rev)
+    await fade(rt, context, ref)
+    await answer(rt, context, ref)
+    assert (await importance_of(context, ref))[0] == 0.1
+    clock.forward(days=1)
+    for _ in range(10):
+        await answer(rt, context, ref)
+    assert await importance_of(context, ref) == (first, trust, rev)
+
+
+@pytest.mark.parametrize(
+    "not_sure", [{"origin": "agent_inferred", "user_confirmed": False}, {"taint": ["web"]}, {"status": "expired"}]
+)
+async def test_r7_guesses_and_what_came_from_outside_are_not_set_back(
+    rt: Runtime, context: Context, not_sure: dict[str, Any]
+) -> None:
+    ref = await told(rt, context)
+    await fade(rt, context, ref, **SURE | not_sure)
+    await answer(rt, context, ref)
+    assert (await importance_of(context, ref))[0] == 0.1

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from keeps.core.facts import Origin
 
 MOST_CITES: Final = 20
 """Cites of one answer that are kept, at most; further ones are dropped like any other."""
@@ -14,6 +16,21 @@ NOT_OFFERED: Final = "not_offered"
 """The one reason for which a cite is dropped: a reader cannot tell an id that never was from one of somebody else."""
 
 MOST_BAD_CHARS: Final = 64
+
+SHOWN_AS: Final[Mapping[Origin, str]] = {
+    Origin.USER_SAVED: "You saved this",
+    Origin.USER_CONFIRMED: "You confirmed this",
+    Origin.ADMIN_SET: "Set by your organisation",
+    Origin.DOCUMENT: "From a document",
+    Origin.APP_WRITTEN: "Recorded by the app",
+    Origin.AUTO_ACCEPTED: "Kept automatically by a rule",
+    Origin.AGENT_INFERRED: "The assistant suggested this",
+    Origin.DERIVED: "Worked out from other memories",
+    Origin.IMPORTED: "Imported, not confirmed",
+}
+"""What a person reads about who stands behind a memory of theirs."""
+
+PASSAGE_SHOWN_AS: Final = "From an earlier conversation"
 
 _SAFE: Final = re.compile(rf"[A-Za-z0-9_:/-]{{1,{MOST_BAD_CHARS}}}")
 

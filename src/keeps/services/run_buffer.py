@@ -24,6 +24,9 @@ MOST_CANDIDATES: Final = 500
 MOST_BAD: Final = 20
 """Cites that were dropped and are noted, at most."""
 
+MOST_ANSWERS: Final = 50
+"""Answers of one run that are told apart from their retries, at most."""
+
 SaveRuns = Callable[[Sequence["Kept"]], Awaitable[None]]
 
 
@@ -133,6 +136,7 @@ class RunBuffer:
             candidates={each.memory: each for each in stored.candidates},
             cited=set(stored.cited),
             bad=list(stored.bad),
+            bad_at=stored.bad_at,
         )
         self._keep(kept)
         return kept
@@ -148,6 +152,13 @@ class RunBuffer:
         if not kept.waits:
             kept.waits = True
             self.traces.put(kept)
+
+    def drop_old(self, before: datetime, bad_before: datetime) -> None:
+        """Forget runs from before a time, and what stood for ids in answers from before another."""
+        for kept in self.all():
+            if kept.bad_at is not None and kept.bad_at < bad_before:
+                kept.bad, kept.bad_at = [], None
+        self.forget([kept.run.id for kept in self.all() if kept.run.started_at < before])
 
     def forget(self, run_ids: Iterable[str]) -> None:
         """Drop runs from memory, saved or not."""

@@ -18,6 +18,7 @@ from keeps.core.errors import Conflict, Invalid, NotFound
 from keeps.core.pages import FIRST_PAGE, Page, PageRequest, time_key
 from keeps.core.runs import Candidate, EndReason, Outcome, Run, ToolCall, Uses
 from keeps.core.scopes import EVERYTHING
+from keeps.services import importance
 from keeps.services.facts import before_of
 from keeps.services.run_buffer import Kept
 from keeps.services.runtime import Context, Runtime, new_id
@@ -80,7 +81,7 @@ async def of_caller(context: Context, caller: Caller, run_id: str) -> Run:
 
     Afterwards `offered`, `is_temporary` and `saves` can tell of it. Raises: NotFound.
     """
-    return (await _own(context, caller, run_id)).run
+    return (await own(context, caller, run_id)).run
 
 
 async def offer(  # noqa: PLR0913 - what a prompt was offered is told in one call
@@ -108,7 +109,7 @@ async def offer(  # noqa: PLR0913 - what a prompt was offered is told in one cal
         plain = session if session is not None and _OWN_ID.fullmatch(session) else None
         kept = context.runs.open(_new(rt, context, caller, NewRun(session=plain, temporary=temporary)))
     else:
-        kept = await _own(context, caller, run_id)
+        kept = await own(context, caller, run_id)
     run, now = kept.run, rt.clock()
     if run.temporary:
         return run.id
@@ -132,17 +133,9 @@ def offered(context: Context, run_id: str) -> frozenset[str]:
     return kept.offered if kept else frozenset()
 
 
-def note_proposed(rt: Runtime, context: Context, run_id: str | None, count: int) -> None:
-    """Note that a run left so many more proposals; a run that is not in memory notes nothing."""
-    kept = context.runs.get(run_id) if run_id else None
-    if kept is not None and count:
-        context.runs.change(kept, rt.clock(), proposed=kept.run.proposed + count)
-
-
 async def count_proposed(context: Context, run_id: str) -> int:
     """How many proposals a run left so far, whatever became of them; 0 for one that does not exist."""
-    kept = await _kept(context, run_id)
-    return kept.run.proposed if kept else 0
+    return await store_runs.count_proposed(context.db, run_id)
 
 
 def is_temporary(context: Context, run_id: str | None, session: str | None) -> bool:
@@ -171,7 +164,7 @@ async def change(rt: Runtime, context: Context, caller: Caller, run_id: str, req
         Conflict: it ended otherwise already, or would become another kind of run than it was opened as.
         Invalid: too many tool calls, or an end that only a temporary chat has.
     """
-    kept = await _own(context, caller, run_id)
+    kept = await own(context, caller, run_id)
     run, now = kept.run, rt.clock()
     _check_change(run, request)
     changes: dict[str, Any] = {}
@@ -185,6 +178,8 @@ async def change(rt: Runtime, context: Context, caller: Caller, run_id: str, req
         changes |= {name: value for name, value in told.items() if value is not None}
     if changes:
         context.runs.change(kept, now, **changes)
+    if request.end_reason is not None:
+        await importance.refresh(rt, context, kept)
     return kept.run
 
 
@@ -193,8 +188,8 @@ async def judge(rt: Runtime, context: Context, caller: Caller, run_id: str, outc
 
     Raises: NotFound.
     """
-    kept = await _kept(context, run_id)
-    if kept is None or not (_is_own(caller, kept.run) or _is_persons(caller, kept.run)):
+    kept = await looked_at(context, caller, run_id)
+    if not (is_own(caller, kept.run) or is_persons(caller, kept.run)):
         raise _unknown(run_id)
     if not kept.run.temporary:
         context.runs.change(kept, rt.clock(), outcome=outcome)
@@ -213,6 +208,7 @@ async def close_stale(rt: Runtime, context: Context) -> int:
             if kept is not None and kept.run.end_reason is None and kept.active_at < now - LEFT_OPEN:
                 reason = EndReason.TEMPORARY if kept.run.temporary else EndReason.UNKNOWN
                 context.runs.change(kept, kept.active_at, end_reason=reason, ended_at=now)
+                await importance.refresh(rt, context, kept)
                 closed += 1
         await context.runs.traces.flush()
         if closed == before:
@@ -223,9 +219,10 @@ async def close_stale(rt: Runtime, context: Context) -> int:
 async def prune(rt: Runtime, context: Context) -> int:
     """Remove the runs that are older than the context keeps them; how many there were."""
     now = rt.clock()
+    before, bad_before = now - retention(context), now - BAD_KEPT
     await context.runs.traces.settle()
-    removed = await store_runs.prune(context.db, now - retention(context), now - BAD_KEPT)
-    context.runs.forget([kept.run.id for kept in context.runs.all() if kept.run.started_at < now - retention(context)])
+    removed = await store_runs.prune(context.db, before, bad_before)
+    context.runs.drop_old(before, bad_before)
     return removed
 
 
@@ -265,25 +262,26 @@ async def list_(rt: Runtime, context: Context, caller: Caller, request: RunsWant
 
 def may_look(caller: Caller, run: Run) -> bool:
     """True for the run's own agent, for who it was given memory of, and for admins."""
-    return _is_own(caller, run) or _is_persons(caller, run) or _is_admins(caller)
+    return is_own(caller, run) or is_persons(caller, run) or is_admins(caller)
 
 
 # ---------------------------------------------------------------------- whose it is
-def _is_own(caller: Caller, run: Run) -> bool:
+def is_own(caller: Caller, run: Run) -> bool:
     """True for the agent that opened it, while it can read all that the run could."""
     if run.agent != caller.principal_id or run.on_behalf_of != caller.delegate:
         return False
     return not run.region or may_see(run.region, caller.region(Verb.MEMORY_READ))
 
 
-def _is_persons(caller: Caller, run: Run) -> bool:
+def is_persons(caller: Caller, run: Run) -> bool:
     """True for a person, there themselves, whose memory the run was given or for whom it was."""
     if caller.kind is not PrincipalKind.HUMAN or caller.target is not None:
         return False
     return caller.principal_id in run.people or caller.principal_id == run.on_behalf_of
 
 
-def _is_admins(caller: Caller) -> bool:
+def is_admins(caller: Caller) -> bool:
+    """True for those who see ids and numbers of every run: admins, and who manages everything."""
     roles = caller.principal.roles
     return caller.target is None and (_manages(caller) or not roles.isdisjoint({Role.OWNER, Role.ADMIN}))
 
@@ -292,9 +290,20 @@ def _manages(caller: Caller) -> bool:
     return caller.region(Verb.GRANT_MANAGE).covers_pattern(EVERYTHING)
 
 
-async def _own(context: Context, caller: Caller, run_id: str) -> Kept:
+async def own(context: Context, caller: Caller, run_id: str) -> Kept:
+    """The caller's own run, in memory. Raises: NotFound."""
     kept = await _kept(context, run_id)
-    if kept is None or not _is_own(caller, kept.run):
+    if kept is None or not is_own(caller, kept.run):
+        raise _unknown(run_id)
+    return kept
+
+
+async def looked_at(context: Context, caller: Caller, run_id: str) -> Kept:
+    """A run that the caller may look at, in memory. Raises: NotFound."""
+    kept = await _kept(context, run_id)
+    if kept is not None and kept.offered_at and not may_look(caller, kept.run):
+        await context.runs.traces.settle()  # whose memory a run was given is known once that is saved
+    if kept is None or not may_look(caller, kept.run):
         raise _unknown(run_id)
     return kept
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Final, LiteralString
 
 from keeps.core.runs import Candidate, EndReason, Inclusion, Outcome, Reason, Run, ToolCall, Uses
+from keeps.store.commit import Batch
 from keeps.store.db import INDEXED_VALUES, Db, RecordID
 from keeps.store.rows import Record, key_of
 from keeps.store.traces import micros, moment
@@ -19,8 +20,10 @@ TABLE: Final = "run"
 CANDIDATES: Final = "run_memory"
 USES: Final = "memory_use"
 
-MEMORY_TABLES: Final = frozenset({"attribute", "relates_to", "action", "instruction", "turn", "memory_chunk"})
-"""Tables whose rows can stand in a prompt."""
+ROW_TABLES: Final = frozenset({"attribute", "relates_to", "action", "turn"})
+"""Tables whose rows can stand in a prompt as they are, besides passages and what waits for a person."""
+
+_NAMED: Final = ROW_TABLES | {"memory_chunk", "proposal"}
 
 _READ_S: Final = 15.0
 _SCAN_S: Final = 65.0
@@ -61,6 +64,7 @@ class Stored:
     candidates: Sequence[Candidate] = ()
     cited: frozenset[str] = frozenset()
     bad: Sequence[str] = ()
+    bad_at: datetime | None = None
 
 
 _SAVE: Final[LiteralString] = (
@@ -116,6 +120,7 @@ async def find(db: Db, run_id: str) -> Stored | None:
         candidates=sorted(map(_candidate, found), key=lambda each: (each.rank, each.memory)),
         cited=frozenset(each["memory"] for each in found if each["cited"]),
         bad=tuple(row["bad"]),
+        bad_at=None if row.get("bad_us") is None else moment(row["bad_us"]),
     )
 
 
@@ -233,15 +238,10 @@ async def left_open(db: Db, before: datetime) -> list[str]:
     return [key_of(row) for row in rows]
 
 
-async def cited_in(db: Db, run_id: str) -> list[str]:
-    """The memories that the answers of a run relied on."""
-    return (
-        await db.run(
-            "SELECT VALUE memory FROM run_memory WHERE run = $run AND cited = true TIMEOUT 5s;",
-            timeout_s=_READ_S,
-            run=run_id,
-        )
-    )[0]
+async def count_proposed(db: Db, run_id: str) -> int:
+    """How many proposals a run left that the record still knows of."""
+    (found,) = await db.run("SELECT count() FROM proposal WHERE run = $run GROUP ALL TIMEOUT 5s;", run=run_id)
+    return int(found[0]["count"]) if found else 0
 
 
 # ---------------------------------------------------------------------- what a memory was used for
@@ -266,10 +266,10 @@ async def refreshed_on(db: Db, memories: Collection[str], day: str) -> set[str]:
     return {row["memory"] for row in await _uses(db, memories) if row["day"] == day and row.get("refreshed")}
 
 
-async def note_refreshed(db: Db, memories: Collection[str], agent: str, at: datetime) -> None:
-    """Note that the importance of these was set back today, as an answer of the agent relied on them."""
-    uses = [_use_id(memory, agent, day_of(at)) for memory in sorted(memories)]
-    await db.run("UPDATE $uses SET refreshed = true RETURN NONE;", timeout_s=_READ_S, uses=uses)
+def refresh(batch: Batch, memory: str, importance: float, *, agent: str, at: datetime) -> None:
+    """Set the importance of a memory back, and note the day, in the use that the agent had of it."""
+    batch.patch(RecordID(*memory.split(":", 1)), importance=importance)
+    batch.patch(_use_id(memory, agent, day_of(at)), refreshed=True)
 
 
 async def _uses(db: Db, memories: Collection[str]) -> list[Record]:
@@ -291,13 +291,15 @@ async def owners(db: Db, memories: Collection[str]) -> dict[str, str]:
     ids = [RecordID(*memory.split(":", 1)) for memory in sorted(memories) if _is_memory(memory)]
     if not ids:
         return {}
-    (rows,) = await db.run("SELECT id, scope_set, turn FROM $ids TIMEOUT 5s;", timeout_s=_READ_S, ids=ids)
+    (rows,) = await db.run(
+        "SELECT id, scope_set, turn FROM $ids WHERE forgotten_at = NONE TIMEOUT 5s;", timeout_s=_READ_S, ids=ids
+    )
     named = {f"{row['id'].table_name}:{key_of(row['id'])}": row for row in rows}
     turns = {row["turn"] for row in named.values() if row.get("turn")}
     spoken: dict[str, str] = {}
     if turns:
         (rows,) = await db.run(
-            "SELECT id, scope_set FROM $ids TIMEOUT 5s;",
+            "SELECT id, scope_set FROM $ids WHERE forgotten_at = NONE TIMEOUT 5s;",
             timeout_s=_READ_S,
             ids=[RecordID("turn", turn) for turn in sorted(turns)],
         )
@@ -306,18 +308,35 @@ async def owners(db: Db, memories: Collection[str]) -> dict[str, str]:
     return {memory: scope_set for memory, scope_set in found.items() if scope_set}
 
 
-async def turns_of(db: Db, chunks: Collection[str]) -> dict[str, str]:
-    """The turn, as `turn:<id>`, of each passage that is there."""
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Where a passage lies: the turn, as `turn:<id>`, and from which character to which."""
+
+    turn: str
+    start: int
+    end: int
+
+
+async def pieces(db: Db, chunks: Collection[str]) -> dict[str, Piece]:
+    """Where each passage lies; those that are gone are left out."""
     ids = [RecordID(*chunk.split(":", 1)) for chunk in sorted(chunks)]
     if not ids:
         return {}
-    (rows,) = await db.run("SELECT id, turn FROM $ids TIMEOUT 5s;", timeout_s=_READ_S, ids=ids)
-    return {f"memory_chunk:{key_of(row['id'])}": f"turn:{row['turn']}" for row in rows}
+    (rows,) = await db.run("SELECT id, turn, char_start, char_end FROM $ids TIMEOUT 5s;", timeout_s=_READ_S, ids=ids)
+    return {
+        f"memory_chunk:{key_of(row['id'])}": Piece(f"turn:{row['turn']}", row["char_start"], row["char_end"])
+        for row in rows
+    }
+
+
+async def standing(db: Db, memories: Collection[str]) -> set[str]:
+    """Those of the memories that are there and not forgotten."""
+    return set(await owners(db, memories))
 
 
 def _is_memory(memory: str) -> bool:
     table, separator, key = memory.partition(":")
-    return bool(separator and key) and table in MEMORY_TABLES
+    return bool(separator and key) and table in _NAMED
 
 
 # ---------------------------------------------------------------------- what is over

@@ -62,6 +62,19 @@ class WireIn(BaseModel):
         return fields
 
 
+class StrictIn(WireIn):
+    """A request in which every member counts: one that is not known is refused instead of ignored."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_else(cls, data: object) -> object:
+        if isinstance(data, Mapping):
+            unknown = next((key for key in cast("Mapping[str, object]", data) if key not in cls._spellings), None)
+            if unknown is not None:
+                raise ValueError(f"{unknown[:64]} may not be given here")
+        return cast("object", data)
+
+
 class WireOut(BaseModel):
     """A response: camelCase, optional members left out while they have no value."""
 
