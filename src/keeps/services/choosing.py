@@ -11,9 +11,11 @@ from typing import Final, ParamSpec, TypeVar
 
 from keeps.core import erasure
 from keeps.core.access import Region
+from keeps.core.audit import Entry
 from keeps.core.entities import EntityRef, known_type, normalise_key, normalise_name
 from keeps.core.erasure import Clause, Fate, Gone, Order, Presence
 from keeps.core.errors import Invalid
+from keeps.core.facts import Status
 from keeps.core.references import KeyReference, parse_reference
 from keeps.core.scopes import Lens, Pattern, Scope
 from keeps.core.sessions import RENDERED, Session
@@ -61,7 +63,8 @@ class Unit:
 class Choice:
     """What was chosen: the order, where its rows lie, the names to hold alone meanwhile, the units behind it.
 
-    `unknown`: places among the ids of those that name nothing. `meant`: what the words come near to.
+    `unknown`: places among the ids of those that name nothing. `meant`: what the words come near to. `entries`: what
+    the audit is told with it.
     """
 
     order: Order
@@ -71,6 +74,7 @@ class Choice:
     remaining: int = 0
     unknown: tuple[int, ...] = ()
     meant: Meant = field(default_factory=Meant)
+    entries: list[Entry] = field(default_factory=list[Entry])
 
 
 class Chooser:
@@ -387,6 +391,19 @@ async def in_scope(context: Context, pattern: Pattern) -> Choice:
     units = [unit for unit in units if RENDERED not in unit.rows[0].get("flags", ())]
     order = Order(rows=rows, presences=presences, nodes=nodes)
     return Choice(order=order, scope_sets=_lie(found), names=names, units=units)
+
+
+async def ended(context: Context, refs: Sequence[str], *, by: str) -> Choice:
+    """Those of some rows, `table:id`, that have ended and were not renewed: each alone, not its chain."""
+    records = await store_facts.records(context.db, refs)
+    over = {ref: row for ref, row in records.items() if row.get("status") == Status.EXPIRED}
+    return Choice(
+        order=Order(rows=dict.fromkeys(over, Gone.PURGE)),
+        scope_sets=_lie(over.values()),
+        names=_names(over.values()),
+        units=[Unit([row]) for row in over.values()],
+        entries=[Entry(actor=by, action="memory.forget", target=ref) for ref in over],
+    )
 
 
 async def session(context: Context, session: Session, writable: Region) -> Choice:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from keeps.core.cardinality import chain_key
 from keeps.core.facts import Fact, Relation, Row
+from keeps.core.summaries import NOTE_PREFIX
 from keeps.core.text import fold
 from keeps.services.runtime import Context, new_id
 from keeps.store import suppressions as store_suppressions
@@ -21,8 +23,7 @@ def marks_of(context: Context, row: Row) -> list[str]:
 
     What is one person's is known again everywhere under their home; what is shared, in the same scopes.
     """
-    person = context.consent.person_of(row.scope.nodes())
-    where = f"person {person}" if person is not None else f"scope {row.scope.id}"
+    where = _where(context, row)
     said = [f"{where} says {fold(row.summary)}"]
     if isinstance(row, Fact):
         value = fold(row.value)
@@ -34,11 +35,33 @@ def marks_of(context: Context, row: Row) -> list[str]:
     return list(dict.fromkeys(context.fold_key(each) for each in said))
 
 
+def _where(context: Context, row: Row) -> str:
+    person = context.consent.person_of(row.scope.nodes())
+    return f"person {person}" if person is not None else f"scope {row.scope.id}"
+
+
+def slot_mark_of(context: Context, row: Row) -> str | None:
+    """The hash by which everything about one slot is known, whatever its value; None for what has no slot.
+
+    Where a key holds many values, each is a slot of its own.
+    """
+    if not isinstance(row, Fact) or row.key.startswith(NOTE_PREFIX):
+        return None
+    return context.fold_key(
+        f"{_where(context, row)} asks {row.entity} {chain_key(row.key, row.value, row.category, '')}"
+    )
+
+
 async def is_suppressed(context: Context, rows: Sequence[Row]) -> set[int]:
     """The places of those among `rows` that say what a person rejected or forgot."""
-    marks = [marks_of(context, row) for row in rows]
+    marks = [_known_by(context, row) for row in rows]
     held = await store_suppressions.holding(context.db, {mark for each in marks for mark in each})
     return {number for number, each in enumerate(marks) if not held.keys().isdisjoint(each)}
+
+
+def _known_by(context: Context, row: Row) -> list[str]:
+    slot = slot_mark_of(context, row)
+    return [*marks_of(context, row), *([slot] if slot is not None else [])]
 
 
 def suppress(batch: Batch, context: Context, rows: Iterable[Row], *, reason: str, by: str) -> None:
@@ -57,8 +80,25 @@ def suppress(batch: Batch, context: Context, rows: Iterable[Row], *, reason: str
         )
 
 
+def suppress_slot(batch: Batch, context: Context, row: Row, *, by: str) -> None:
+    """Let a commit also write down that nothing about the slot of a row is to be proposed; nothing without a slot."""
+    mark = slot_mark_of(context, row)
+    if mark is not None:
+        batch.creates.append(
+            store_suppressions.to_row(
+                new_id(),
+                [mark],
+                scope_set=row.scope.id,
+                reason="slot_blocked",
+                kind=row.control.kind,
+                by=by,
+                at=batch.at,
+            )
+        )
+
+
 async def lift(batch: Batch, context: Context, rows: Sequence[Row]) -> None:
     """Let a commit also end what keeps `rows` from being learned: the person said it anew, or took it back."""
-    marks = {mark for row in rows for mark in marks_of(context, row)}
+    marks = {mark for row in rows for mark in _known_by(context, row)}
     held = await store_suppressions.holding(context.db, marks)
     batch.deletes += list({str(id_): id_ for ids in held.values() for id_ in ids}.values())
