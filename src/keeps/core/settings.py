@@ -65,7 +65,9 @@ WIDE: Final = Budget(
     max_per_kind=50,
     max_per_source=50,
     allow_unconfirmed=Unconfirmed.LABEL,
+    min_score=0.0,
     min_trust=0.35,
+    timeout_ms=10_000,
 )
 """The budget of a context that keeps everything: what its clients asked for before there were budgets still fits."""
 
