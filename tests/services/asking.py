@@ -67,7 +67,7 @@ class Services:
         return QueryOut.of(await recall.recall(*self._at, QueryIn.model_validate({"query": query, **asked}).to_core()))
 
     async def context(self, query: str, **asked: Any) -> ContextOut:
-        request = ContextIn.model_validate({"query": query, **asked}).to_core()
+        request = ContextIn.model_validate({"query": query, **asked}).asked()
         return ContextOut.of(await context_service.block(*self._at, request))
 
     async def forget(

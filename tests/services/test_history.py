@@ -16,7 +16,7 @@ from keeps.core.scopes import Lens, ScopePath, parse_scopes
 from keeps.core.sessions import Turn
 from keeps.core.settings import of_preset
 from keeps.services import sessions
-from keeps.services.context import block
+from keeps.services.context import Asked, block
 from keeps.services.erase import Forget, forget
 from keeps.services.inspect import Inspect, inspect
 from keeps.services.recall import Recall, recall
@@ -70,7 +70,7 @@ async def test_a_thousand_turns_give_no_other_agent_a_passage_and_no_other_sessi
         await remember(rt, context, ONE, Remember(infer=Infer.NONE, messages=told[start : start + 250]))
     for who in (ONE, TWO):
         assert await found(rt, context, who, "heron fish") == []
-        assert (await block(rt, context, who, Recall(query="heron fish"))).text == ""
+        assert (await block(rt, context, who, Asked(recall=Recall(query="heron fish")))).text == ""
     assert len(await found(rt, context, MARA, "heron fish")) > 0
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 import pytest_asyncio
 
+from keeps.core.access import PrincipalKind
 from keeps.core.fusion import MIN_SCORE
 from keeps.models.minilm import MiniLM
 from keeps.services.recall import Recall, recall
@@ -62,7 +63,9 @@ async def told(memory: tuple[Runtime, Context], texts: Sequence[str]) -> None:
 async def above(memory: tuple[Runtime, Context], question: str) -> list[str]:
     """The texts at or above the floor, best first."""
     rt, context = memory
-    found = await recall(rt, context, caller("/*"), Recall(query=question, min_score=MIN_SCORE))
+    found = await recall(
+        rt, context, caller("/*", kind=PrincipalKind.HUMAN), Recall(query=question, min_score=MIN_SCORE)
+    )
     assert found.degraded == []
     return [hit.text for hit in found.hits]
 

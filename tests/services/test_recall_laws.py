@@ -18,7 +18,7 @@ from keeps.core.sessions import Turn
 from keeps.core.traces import Tier
 from keeps.models.fake import FakeEmbedder
 from keeps.services import contexts, traces
-from keeps.services.context import block
+from keeps.services.context import Asked, block
 from keeps.services.reading import BELOW_FLOOR, BELOW_K, DUPLICATE, NEAR_MISSES, WITHHELD
 from keeps.services.recall import Include, Mode, Recall, Recalled, recall
 from keeps.services.remember import Infer, Message, Remember, remember
@@ -231,9 +231,9 @@ async def test_an_unrelated_question_gives_an_empty_block(rt: Runtime, context: 
     messages = [Message(text=f"the heron nests behind sluice {number}") for number in range(5)]
     await remember(rt, context, caller(), Remember(infer=Infer.NONE, messages=messages))
     related, unrelated = Recall(query="where does the heron nest?"), Recall(query="who pays for the opera tickets?")
-    assert "heron" in (await block(rt, context, caller(), related)).text
-    assert (await block(rt, context, caller(), unrelated)).text == ""
+    assert "heron" in (await block(rt, context, caller(), Asked(recall=related))).text
+    assert (await block(rt, context, caller(), Asked(recall=unrelated))).text == ""
     context.config = {"min_score": 1.0}
-    assert (await block(rt, context, caller(), related)).text == ""
+    assert (await block(rt, context, caller(), Asked(recall=related))).text == ""
     asked = Recall(query="where does the heron nest?", min_score=0.0)
-    assert "heron" in (await block(rt, context, caller(), asked)).text
+    assert "heron" in (await block(rt, context, caller(), Asked(recall=asked))).text

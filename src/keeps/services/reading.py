@@ -12,10 +12,12 @@ from keeps.core import fusion, weights
 from keeps.core.duplicates import Comparison, Said
 from keeps.core.facts import Action, Fact, Pillar, Relation, Row
 from keeps.core.fusion import SMALL_POOL, Fused, Signals
+from keeps.core.runs import Inclusion
 from keeps.core.sessions import Chunk, Turn
 from keeps.core.traces import Weighed
-from keeps.core.validity import answers, offered
+from keeps.core.validity import answers
 from keeps.services import index
+from keeps.services.gates import Gates
 from keeps.services.question import Mark, Question
 from keeps.services.runtime import Context
 from keeps.store import facts as store_facts
@@ -40,6 +42,9 @@ _LARGEST_PAGE: Final = 128
 
 MOST_ROWS: Final = 512
 """Rows that may be shown, at most, among which an answer looks for `k` that differ."""
+
+_CROWDED_ROWS: Final = 128
+"""Rows read out, at most, where enough were found and limits keep some of them out: others may be of other kinds."""
 
 _AT_ONCE_CHARS: Final = 64 * 1024
 """Texts of more characters together are compared in a thread: it would hold up other questions."""
@@ -99,14 +104,23 @@ class Candidate:
         return self.mark.signals.direct, self.mark.lead, self.order, self.score
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """One that answers and was left out, and why."""
+
+    hit: Hit
+    why: Inclusion
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """Hits by falling score and why they are there; what came close; the best absolute score of what may be shown.
 
-    `crowded`: there are fewer than asked for, and rows were left out that say the same as others; `cut`: further rows
-    were not read, since so many had been."""
+    `left_out`: what a gate, the floor or one that says the same kept out. `crowded`: there are fewer than asked for,
+    and rows were left out that say the same as others; `cut`: further rows were not read, since so many had been."""
 
     hits: Sequence[Hit] = field(default_factory=list[Hit])
+    left_out: Sequence[LeftOut] = ()
     reasons: Sequence[Weighed] = ()
     near_misses: Sequence[Weighed] = ()
     best: float = 0.0
@@ -133,11 +147,16 @@ class _Read:
 
 
 class Reader:
-    """Reads for one question. What was read once is not read again for its second look."""
+    """Reads for one question. What was read once is not read again for its second look.
 
-    def __init__(self, context: Context, question: Question, *, k: int, floor: float, duplicates_too: bool) -> None:
+    Rows that a gate keeps out take no place among the `k`."""
+
+    def __init__(
+        self, context: Context, question: Question, gates: Gates, *, k: int, floor: float, duplicates_too: bool
+    ) -> None:
         self._context = context
         self._question = question
+        self._gates = gates
         self._k = k
         self._floor = floor
         self._duplicates_too = duplicates_too
@@ -145,6 +164,7 @@ class Reader:
         self._chunks: dict[str, list[Chunk]] = {}
         self._asked: set[str] = set()
         self._said: dict[str, Said] = {}
+        self._left_out: list[LeftOut] = []
         self._comparison = Comparison()
 
     async def answer(self, found: Sequence[Candidate]) -> Answer:
@@ -156,7 +176,8 @@ class Reader:
         read: list[_Read] = []
         missed: list[Weighed] = []
         kept: list[_Read] = []
-        while start == 0 or (start < len(worth) and len(kept) < self._k and len(read) < MOST_ROWS):
+        self._left_out = []
+        while start == 0 or (start < len(worth) and self._lacks(kept) and len(read) < MOST_ROWS):
             part = worth[start : start + min(page, MOST_ROWS - len(read))]
             await self._fetch([*part, *below] if start == 0 else part)
             for one in part:
@@ -164,16 +185,20 @@ class Reader:
             read.sort(key=lambda one: one.place, reverse=True)
             kept = await self._unrepeated(_newest_first(_current_first(read)))
             page, start = min(2 * page, _LARGEST_PAGE), start + max(1, len(part))
-        shown, rest = kept[: self._k], kept[self._k :]
-        hits = _falling([one.hit for one in shown])
-        held = {id(one) for one in kept}
+        ranked = _falling([one.hit for one in kept])
+        places = self._gates.choose(ranked)
+        shown, hits = [kept[place] for place in places], [ranked[place] for place in places]
+        chosen, held = set(places), {id(one) for one in kept}
+        rest = [one for place, one in enumerate(kept) if place not in chosen]
         close = [_weighed(one.candidate, one.hit, 0, BELOW_K) for one in rest]
         close += [_weighed(one.candidate, one.hit, 0, DUPLICATE) for one in read if id(one) not in held]
         for one in below:
             self._sort_in(one, [], missed, absolute=absolute, otherwise=BELOW_FLOOR)
+        self._left_out += [LeftOut(one.hit, Inclusion.DROPPED_DUPLICATE) for one in read if id(one) not in held]
         close = sorted(close, key=lambda miss: -miss.score) + missed
         return Answer(
             hits=hits,
+            left_out=self._left_out,
             reasons=[
                 _weighed(one.candidate, hit, rank, _why(one.candidate))
                 for rank, (one, hit) in enumerate(zip(shown, hits, strict=True), 1)
@@ -184,6 +209,12 @@ class Reader:
             cut=start < len(worth) and len(kept) < self._k,
         )
 
+    def _lacks(self, kept: Sequence[_Read]) -> bool:
+        """True when more must be read to choose from."""
+        if len(kept) < self._k:
+            return True
+        return len(kept) < _CROWDED_ROWS and not self._gates.full([one.hit for one in kept])
+
     def _sort_in(
         self, one: Candidate, read: list[_Read], missed: list[Weighed], *, absolute: bool, otherwise: str = ""
     ) -> None:
@@ -192,8 +223,13 @@ class Reader:
         if row is None:
             return
         hit = self._hit(one, row)
-        reason = self._refused(row) or otherwise
-        if reason:
+        reason = self._refused(row)
+        if not reason and (why := self._gates.refuses(row, hit.text, hit.score)) is not None:
+            self._left_out.append(LeftOut(hit, why))
+            reason = WITHHELD
+        elif not reason and otherwise:
+            self._left_out.append(LeftOut(hit, Inclusion.DROPPED_SCORE))
+        if reason := reason or otherwise:
             missed.append(_weighed(one, hit, 0, reason))
             return
         moved = weights.moved(one.order, self._boost(row, hit), absolute=absolute)
@@ -244,8 +280,6 @@ class Reader:
         when = self._question.when
         if not turn.active:
             return NOT_CURRENT
-        if turn.taint:
-            return WITHHELD
         late = (when.at_instant is not None and turn.recorded_at > when.at_instant) or (
             when.as_of is not None and turn.known_at > when.as_of
         )
@@ -258,7 +292,7 @@ class Reader:
         question = self._question
         if question.subject is not None and question.subject not in store_facts.entities_of(row):
             return OTHER_SUBJECT
-        if not offered(row.control, question.now):
+        if row.control.expires_at is not None and row.control.expires_at <= question.now:
             return WITHHELD
         if answers(row, question.when, question.now):
             return ""

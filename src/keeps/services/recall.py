@@ -19,13 +19,14 @@ from keeps.core.traces import Classification, ReadTrace, Tier
 from keeps.core.validity import NOW, When
 from keeps.finder.local import stemmer
 from keeps.services import legs, traces
+from keeps.services.gates import Gates
 from keeps.services.history import past_of
 from keeps.services.legs import Looked, Search
 from keeps.services.question import Question, off_loop
-from keeps.services.reading import MOST_ROWS, Answer, Hit, Reader, candidates, kind_of
+from keeps.services.reading import MOST_ROWS, Answer, Hit, LeftOut, Reader, candidates, kind_of
 from keeps.services.runtime import Context, Runtime, new_id
 
-__all__ = ["DEFAULT_K", "Hit", "Include", "Mode", "Recall", "Recalled", "kind_of", "readable_sets", "recall"]
+__all__ = ["DEFAULT_K", "Hit", "Include", "Mode", "Recall", "Recalled", "kind_of", "nothing", "readable_sets", "recall"]
 
 MAX_K: Final = 50
 MAX_QUERY_BYTES: Final = 64 * 1024
@@ -59,11 +60,13 @@ class Recall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalled:
-    """The answer: hits by falling score, and how they were found. `degraded` names legs that did not answer in full."""
+    """The answer: hits by falling score, and how they were found. `degraded` names legs that did not answer in full,
+    `left_out` what answers and may not be given."""
 
     hits: Sequence[Hit]
     trace: ReadTrace
     seeds: Sequence[str] = ()
+    left_out: Sequence[LeftOut] = ()
 
     @property
     def trace_id(self) -> str:
@@ -91,8 +94,12 @@ class Recalled:
         return self.trace.classification is Classification.DIRECT_LOOKUP
 
 
-async def recall(rt: Runtime, context: Context, caller: Caller, request: Recall) -> Recalled:
+async def recall(
+    rt: Runtime, context: Context, caller: Caller, request: Recall, gates: Gates | None = None
+) -> Recalled:
     """What the caller may see that answers the question; nothing readable gives no hits and no error.
+
+    `gates`: what else may not be given, and how many are; those of a search unless given.
 
     Raises:
         Invalid: an empty question, `k` above 50, or `min_score` outside of 0..1.
@@ -102,11 +109,12 @@ async def recall(rt: Runtime, context: Context, caller: Caller, request: Recall)
     started = time.perf_counter()
     query = _checked(request)
     sets = readable_sets(context, caller, request.lens)
+    now = rt.clock()
     question = Question(
         text=query,
         asked=frozenset(await off_loop(query, words.question, query, stemmer())),
         sets=sets,
-        now=rt.clock(),
+        now=now,
         mode=request.mode,
         include=request.include,
         when=request.when,
@@ -115,10 +123,23 @@ async def recall(rt: Runtime, context: Context, caller: Caller, request: Recall)
         copies=0 if request.include_duplicates else legs.COPIES,
         past=await past_of(context, caller, sets, request.session),
     )
-    found = await _found(context, question, request)
+    gates = gates or Gates(context, caller, query=query, now=now, k=request.k)
+    found = await _found(context, question, request, gates)
     trace = _trace(question, caller, request, found, started)
     traces.keep(rt, context, trace)
-    return Recalled(hits=found.answer.hits, seeds=found.looked.seeds, trace=trace)
+    answer = found.answer
+    return Recalled(hits=answer.hits, left_out=answer.left_out, seeds=found.looked.seeds, trace=trace)
+
+
+def nothing(
+    rt: Runtime, context: Context, caller: Caller, request: Recall, reason: str, *, degraded: Sequence[str] = ()
+) -> Recalled:
+    """No hits, and a trace that says why. Raises: Invalid, as `recall`."""
+    started = time.perf_counter()
+    question = Question(text=_checked(request), asked=frozenset(), sets=frozenset(), now=rt.clock(), mode=request.mode)
+    trace = replace(_trace(question, caller, request, _Found(reason=reason), started), degraded=tuple(degraded))
+    traces.keep(rt, context, trace)
+    return Recalled(hits=(), trace=trace)
 
 
 def readable_sets(context: Context, caller: Caller, lens: Lens) -> frozenset[str]:
@@ -153,7 +174,7 @@ class _Found:
     reason: str = "nothing may be read here"
 
 
-async def _found(context: Context, question: Question, request: Recall) -> _Found:
+async def _found(context: Context, question: Question, request: Recall, gates: Gates) -> _Found:
     """Look, and where the best is not good enough, once more and further: bounded in time, joined by ref."""
     if not question.sets:
         return _Found()
@@ -161,6 +182,7 @@ async def _found(context: Context, question: Question, request: Recall) -> _Foun
     reader = Reader(
         context,
         question,
+        gates,
         k=request.k,
         floor=request.min_score or 0.0,
         duplicates_too=request.include_duplicates,

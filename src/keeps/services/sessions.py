@@ -6,23 +6,22 @@ said is told from the turns that the reader may see.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from keeps.core import access, fence
+from keeps.core import access
 from keeps.core.access import Caller, Verb
 from keeps.core.errors import Invalid, NotFound
-from keeps.core.fence import Note
 from keeps.core.pages import Page, PageRequest, Place, number_key, time_key
 from keeps.core.scopes import ROOT, Lens, Pattern, Scope
 from keeps.core.sessions import RENDERED, Session, Turn, check_repeated
 from keeps.services import context as context_service
+from keeps.services.context import Asked
 from keeps.services.facts import before_of, readable_by
 from keeps.services.history import sessions_for, shows_session
-from keeps.services.recall import Recall, recall
+from keeps.services.recall import Recall
 from keeps.services.runtime import Context, Runtime, new_id
 from keeps.services.scopes import first_use
 from keeps.store import rows as store_rows
@@ -146,24 +145,11 @@ async def block(rt: Runtime, context: Context, caller: Caller, session_id: str, 
     # Only what the caller sees of the scope: a clause of others would be no filter they may set.
     clauses = session.scope.visible_clauses(caller.region(Verb.MEMORY_READ))
     lens = Lens(tuple(frozenset(map(Pattern, clause)) for clause in sorted(clauses, key=sorted)))
-    asked = context_service.with_floor(context, replace(request, session=session.id, lens=lens, source="context"))
-    recalled = await recall(rt, context, caller, asked)
     latest = await store_sessions.last_turns(context.db, context.sets, session.id, readable, RECENT_TURNS)
-    recent = [turn for turn in latest if not turn.taint and RENDERED not in turn.flags]
-    latest_ids = {turn.id for turn in recent}
-    hits = [hit for hit in recalled.hits if not (isinstance(hit.row, Turn) and hit.row.id in latest_ids)]
-    notes = [*context_service.notes(replace(recalled, hits=hits)), *map(_note, recent)]
-    return fence.fence(notes, nonce=secrets.token_hex(8))
-
-
-def _note(turn: Turn) -> Note:
-    return Note(
-        id=f"turn:{turn.id}",
-        kind="passage",
-        label=fence.PASSAGE_LABEL,
-        text=f"{turn.speaker or turn.role}: {turn.content}",
-        at=turn.known_at,
-    )
+    recent = tuple(turn for turn in latest if not turn.taint and RENDERED not in turn.flags)
+    asked = replace(request, session=session.id, lens=lens, source="context")
+    found = await context_service.block(rt, context, caller, Asked(recall=asked, said=recent))
+    return found.text
 
 
 async def _find(context: Context, caller: Caller, session_id: str, readable: frozenset[str]) -> Session:

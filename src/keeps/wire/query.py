@@ -13,6 +13,7 @@ from keeps.core.entities import EntityRef, parse_ref
 from keeps.core.errors import Invalid, NotImplementedYet
 from keeps.core.facts import Action, Fact, Relation, Row
 from keeps.core.modes import Include, Mode
+from keeps.core.packing import LOOSEST, Budget, SensitiveUse, Tainted, Unconfirmed
 from keeps.core.scopes import parse_lens
 from keeps.core.sessions import Turn
 from keeps.core.text import check_label
@@ -22,11 +23,13 @@ from keeps.wire.base import K_DEFAULT, Instant, Labels, ScopeSets, TopK, WireIn,
 from keeps.wire.late import Late
 
 if TYPE_CHECKING:
-    from keeps.services import recall
-    from keeps.services.context import Block
+    from keeps.services import context, recall
+    from keeps.services.context import Asked, Block
+    from keeps.services.prompt import Entry
     from keeps.services.recall import Recall, Recalled
     from keeps.store import rows
 else:
+    context = Late("keeps.services.context")
     recall = Late("keeps.services.recall")
     rows = Late("keeps.store.rows")
 
@@ -54,6 +57,79 @@ class Temporal(WireIn):
         )
 
 
+class BudgetIn(WireIn):
+    """What a prompt has room for. It only narrows what is allowed; what is left out narrows nothing.
+
+    `maxTokens` counts the whole block. `maxPerSource`: from one session, document, tool or agent. `kinds`: those that
+    may stand there. `timeoutMs`: after that there is no block.
+    """
+
+    max_memories: Annotated[int, Field(ge=0, le=50)] = LOOSEST.max_memories
+    max_tokens: Annotated[int, Field(ge=0, le=8000)] = LOOSEST.max_tokens
+    max_per_kind: Annotated[int, Field(ge=0, le=50)] = LOOSEST.max_per_kind
+    max_per_source: Annotated[int, Field(ge=1, le=50)] = LOOSEST.max_per_source
+    kinds: tuple[str, ...] | None = None
+    allow_unconfirmed: Unconfirmed = LOOSEST.allow_unconfirmed
+    allow_tainted: Tainted = LOOSEST.allow_tainted
+    allow_sensitive: SensitiveUse = LOOSEST.allow_sensitive
+    min_score: Annotated[float, Field(ge=0.0, le=1.0)] = LOOSEST.min_score
+    min_trust: Annotated[float, Field(ge=0.0, le=1.0)] = LOOSEST.min_trust
+    max_age_days: Annotated[int, Field(ge=0, le=36_500)] | None = None
+    timeout_ms: Annotated[int, Field(ge=50, le=10_000)] = LOOSEST.timeout_ms
+
+    def to_core(self) -> Budget:
+        """The same as a value."""
+        return Budget(
+            max_memories=self.max_memories,
+            max_tokens=self.max_tokens,
+            max_per_kind=self.max_per_kind,
+            max_per_source=self.max_per_source,
+            kinds=None if self.kinds is None else frozenset(self.kinds),
+            allow_unconfirmed=self.allow_unconfirmed,
+            allow_tainted=self.allow_tainted,
+            allow_sensitive=self.allow_sensitive,
+            min_score=self.min_score,
+            min_trust=self.min_trust,
+            min_trust_guess=LOOSEST.min_trust_guess,
+            max_age_days=self.max_age_days,
+            timeout_ms=self.timeout_ms,
+        )
+
+
+class BudgetOut(WireOut):
+    """The budget that held. `kinds` is left out when every kind may stand in a prompt."""
+
+    max_memories: int
+    max_tokens: int
+    max_per_kind: int
+    max_per_source: int
+    kinds: tuple[str, ...] | None = None
+    allow_unconfirmed: str
+    allow_tainted: str
+    allow_sensitive: str
+    min_score: float
+    min_trust: float
+    max_age_days: int | None = None
+    timeout_ms: int
+
+    @classmethod
+    def of(cls, budget: Budget) -> Self:
+        return cls(
+            max_memories=budget.max_memories,
+            max_tokens=budget.max_tokens,
+            max_per_kind=budget.max_per_kind,
+            max_per_source=budget.max_per_source,
+            kinds=None if budget.kinds is None else tuple(sorted(budget.kinds)),
+            allow_unconfirmed=budget.allow_unconfirmed.value,
+            allow_tainted=budget.allow_tainted.value,
+            allow_sensitive=budget.allow_sensitive.value,
+            min_score=budget.min_score,
+            min_trust=budget.min_trust,
+            max_age_days=budget.max_age_days,
+            timeout_ms=budget.timeout_ms,
+        )
+
+
 class Asking(Temporal):
     """What both ways of asking share. Unknown members of `include` are ignored; what scores below `minScore`, 0 to 1,
     is left out."""
@@ -72,6 +148,7 @@ class Asking(Temporal):
     include_duplicates: bool = False
     source: str | None = None
     min_score: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    run_id: str | None = None
 
     def to_core(self) -> Recall:
         """The question this asks. Raises: Invalid."""
@@ -112,13 +189,20 @@ class QueryIn(Asking):
 
 
 class ContextIn(Asking):
-    """A question whose answer goes into a prompt. `subject` names one entity, `<type>/<name>`."""
+    """A question whose answer goes into a prompt. `subject` names one entity, `<type>/<name>`; `runId` the run of an
+    agent that the block is for."""
 
-    model_config = example(query="When does Mara work?", k=5, subject="person/mara")
+    model_config = example(query="When does Mara work?", k=5, subject="person/mara", budget={"maxTokens": 400})
 
     asked_by: ClassVar[str] = "context"
 
     subject: str | None = None
+    budget: BudgetIn | None = None
+
+    def asked(self) -> Asked:
+        """The question with the room the prompt has. Raises: Invalid."""
+        budget = LOOSEST if self.budget is None else self.budget.to_core()
+        return context.Asked(recall=self.to_core(), budget=budget, run=self.run_id)
 
     def entity(self) -> EntityRef | None:
         return None if self.subject is None else parse_ref(self.subject)
@@ -279,10 +363,40 @@ class QueryOut(WireOut):
         )
 
 
+class Offered(WireOut):
+    """One memory of a block: what an answer cites, what it is, who stands behind it, and when it happened."""
+
+    id: str
+    kind: str
+    origin: str
+    when: datetime
+
+    @classmethod
+    def of(cls, entry: Entry) -> Self:
+        return cls(id=entry.item.id, kind=entry.item.kind, origin=entry.origin.value, when=entry.hit.at)
+
+
+class DroppedOut(WireOut):
+    """One memory that answered and does not stand in the block, and why, in one fixed word."""
+
+    id: str
+    reason: str
+
+
+class InfluenceOut(WireOut):
+    """How many memories of a block nobody confirmed, and how many came from outside. Above 0, let a person agree
+    before a tool does something that lasts."""
+
+    unconfirmed: int = 0
+    tainted: int = 0
+
+
 class ContextOut(WireOut):
     """One block of text, empty when nothing was found; as text it is the block itself.
 
-    `pending` counts the proposals that wait for a decision in what the caller may read. `traceId` names the read.
+    `pending` counts the proposals that wait for a decision in what the caller may read. `traceId` names the read,
+    `runId` the run it was noted for. `offered`: what stands in the block; `dropped`: what does not; `budgetApplied`:
+    the room there was; `tokens`: about as many as the block takes.
     """
 
     context: str
@@ -291,6 +405,13 @@ class ContextOut(WireOut):
     query_ms: int
     trace_id: str | None = None
     degraded: tuple[str, ...] | None = None
+    offered: tuple[Offered, ...] = ()
+    dropped: tuple[DroppedOut, ...] = ()
+    budget_applied: BudgetOut | None = None
+    influence: InfluenceOut = InfluenceOut()
+    tokens: int = 0
+    run_id: str | None = None
+    settings_version: int = 0
 
     def __str__(self) -> str:
         return self.context
@@ -304,4 +425,11 @@ class ContextOut(WireOut):
             query_ms=block.recalled.took_ms,
             trace_id=block.recalled.trace_id,
             degraded=tuple(block.recalled.degraded) or None,
+            offered=tuple(map(Offered.of, block.entries)),
+            dropped=tuple(DroppedOut(id=name, reason=why.value) for name, why in block.dropped),
+            budget_applied=BudgetOut.of(block.budget),
+            influence=InfluenceOut(unconfirmed=block.influence.unconfirmed, tainted=block.influence.tainted),
+            tokens=block.tokens,
+            run_id=block.run,
+            settings_version=block.settings_version,
         )

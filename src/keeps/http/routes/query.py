@@ -27,6 +27,6 @@ async def post_query(call: DataCall, body: Annotated[QueryIn, Depends(JsonBody(Q
 @router.post("/context", response_model=ContextOut)
 async def post_context(call: DataCall, body: Annotated[ContextIn, Depends(JsonBody(ContextIn))]) -> Response:
     """One block of text for a prompt; empty when nothing answers."""
-    block = await context_service.block(call.rt, call.context, call.caller, body.to_core())
+    block = await context_service.block(call.rt, call.context, call.caller, body.asked())
     call.trace(block.recalled.trace_id)
     return reply(ContextOut.of(block))
