@@ -177,10 +177,12 @@ async def due(db: Db, sets: ScopeSets, now: datetime, *, limit: int) -> list[Pro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stub:
-    """A proposal without what it says. `slot`: scope set, entity and chain of the fact it would become."""
+    """A proposal without what it says. `entity`: of the fact it would become, else empty; `slot`: the scope set, the
+    entity and the chain of that fact."""
 
     id: str
     scope_set: str
+    entity: str
     fingerprint: str
     proposed_by: str
     slot: tuple[str, str, str] | None
@@ -218,6 +220,7 @@ def _stub(row: Record) -> Stub:
     return Stub(
         id=key_of(row["id"]),
         scope_set=row["scope_set"],
+        entity=row.get("entity") or "",
         fingerprint=row.get("fingerprint") or "",
         proposed_by=row["proposed_by"],
         slot=slot,
