@@ -12,12 +12,13 @@ from keeps.core import screen as screening
 from keeps.core.access import Caller, PrincipalKind
 from keeps.core.errors import SecretRefused
 from keeps.core.facts import TRUST, Category, Control, Origin, Status
+from keeps.core.memories import life_of
 from keeps.core.policy import BY_HAND, Drop, Subject, Verdict, blocked_by, decide, stops_history
 from keeps.core.policy import History as HistoryKept
 from keeps.core.scopes import Scope
 from keeps.core.screen import Screened
 from keeps.core.sessions import Role
-from keeps.core.summaries import words_of
+from keeps.core.summaries import NOTE_PREFIX, words_of
 from keeps.core.text import fold
 from keeps.core.triples import Family, Triple
 from keeps.core.trust import trust_of
@@ -32,6 +33,9 @@ _LONG_CHARS: Final = 16_384
 
 _AT_ONCE: Final = 50
 """How many triples are screened before other requests get their turn."""
+
+_BESIDE_CHARS: Final = 500
+"""Up to this length a value is also looked at beside its key, which says what a short one is."""
 
 _FROM_OUTSIDE: Final[Mapping[Role, str]] = {Role.TOOL: "tool"}
 """Roles whose words nobody here vouches for, and the taint of what comes from them."""
@@ -138,11 +142,18 @@ def _refuse(secrets: Sequence[screening.SecretFound], where: str) -> None:
 
 
 def said_by(triple: Triple) -> str:
-    """All the words of a triple, its key beside its value, as they are screened."""
-    names = [triple.entity.name, triple.target.name if triple.target else None]
-    key = words_of(triple.key or triple.verb or "")
-    said = [f"{key} is {triple.value}" if triple.value else key, triple.object_text, triple.summary]
-    return "\n".join(part for part in (*said, *names, triple.source_clause, triple.unresolved_hint) if part)
+    """All the words of a triple as they are screened: what it gives, in a sentence with what it is given for, and by
+    itself, for an order stands at the beginning."""
+    named = triple.target.name if triple.target else triple.object_text
+    of = words_of(triple.key or triple.verb or "")
+    if triple.value is None:
+        sentence = f"{triple.entity.name} {of} {named or ''}"
+    elif triple.key is not None and not triple.key.startswith(NOTE_PREFIX) and len(triple.value) <= _BESIDE_CHARS:
+        sentence = f"the {of} is {triple.value}"
+    else:
+        sentence = ""
+    alone = (triple.value, named, triple.entity.name, triple.summary, triple.source_clause, triple.unresolved_hint)
+    return "\n".join(part for part in (sentence, *alone) if part)
 
 
 def _leaves(value: object, key: str = "") -> Iterator[str]:
@@ -192,7 +203,11 @@ def judge(
             now=now,
             trusted_writer=given.origin is Origin.APP_WRITTEN,
         )
-        made[number] = _control(given, subject, found, verdict, now)
+        control = _control(given, subject, found, verdict, now)
+        if verdict.status is Status.CONFIRMED:
+            ends = life_of(kind, consent.settings, now, until=triple.valid_until)
+            control = replace(control, expires_at=ends)
+        made[number] = control
         if verdict.status is None:
             drops[number] = verdict.drop or Drop.POLICY
         elif verdict.status is not Status.CONFIRMED:
