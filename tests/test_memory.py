@@ -68,7 +68,8 @@ def test_the_package_exports_its_doors() -> None:
     assert keeps.Memory is Memory
     assert keeps.Client is Client
     assert issubclass(keeps.errors.NotFound, keeps.KeepsError)
-    assert {"Memory", "Client"} <= set(dir(keeps))
+    assert {"Memory", "Client", "verify_cites"} <= set(dir(keeps))
+    assert keeps.verify_cites(["a", "x"], ["a"]) == keeps.Verified(("a",), ("x",))
     with pytest.raises(AttributeError):
         keeps.nothing_of_this_name  # noqa: B018 - looking is the test
 

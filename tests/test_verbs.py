@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from keeps.client import Client
-from keeps.client.nouns import Keys, Noun, Principals, Scopes, Sessions, Traces
+from keeps.client.nouns import Keys, Noun, Principals, Runs, Scopes, Sessions, Traces
 from keeps.core.errors import Forbidden, NotFound, Unauthenticated
 from keeps.memory import Memory
 
@@ -22,6 +22,7 @@ NOUNS: dict[str, type[Noun]] = {
     "principals": Principals,
     "keys": Keys,
     "traces": Traces,
+    "runs": Runs,
 }
 
 
@@ -83,6 +84,7 @@ async def test_every_verb(heard: Heard) -> None:
     await _writing_and_asking(heard)
     await _looking(heard)
     await _traces(heard)
+    await _runs(heard)
     await _sessions(heard)
     await _scopes(heard)
     await _principals_and_keys(heard)
@@ -126,6 +128,26 @@ async def _traces(heard: Heard) -> None:
     assert trace.id == found.trace.trace_id
     assert trace.id in [row.id for row in (await heard("traces.list", limit=10)).traces]
     assert (await heard("traces.stats", window_hours=1)).total_queries > 0
+
+
+async def _runs(heard: Heard) -> None:
+    session = await heard("sessions.create")
+    run = await heard("runs.open", session=session.id)
+    told = await heard("remember", triples=[fact("Mara", "hobby", "sailing")], run=run.id)
+    ref = f"attribute:{told.extraction.attributes[0].id}"
+    block = await heard("context", "What is Mara's hobby?", run=run.id)
+    assert (block.run_id, ref in block.context) == (run.id, True)
+    done = await heard("runs.cite", run.id, [ref, "attribute:made-up"])
+    assert (done.kept, done.dropped, done.reason) == ((ref,), 1, "not_offered")
+    assert [used.id for used in done.memories_used.cited] == [ref]
+    assert (await heard("runs.outcome", run.id, "helped")).outcome == "helped"
+    calls = [{"name": "search", "ok": True, "ms": 41}]
+    closed = await heard("runs.close", run.id, tool_calls=calls, cost={"usd": 0.01}, tokens=700, latency_ms=900)
+    assert (closed.end_reason, closed.tool_calls[0].name, closed.cost) == ("answered", "search", {"usd": 0.01})
+    found = await heard("runs.get", run.id)
+    assert [each.id for each in found.memories if each.cited] == [ref]
+    assert run.id in [each.id for each in (await heard("runs.list", memory=ref, limit=5)).runs]
+    assert [each.id for each in (await heard("runs.list", session=session.id)).runs] == [run.id]
 
 
 async def _sessions(heard: Heard) -> None:

@@ -10,12 +10,19 @@ from keeps.core.errors import KeepsError
 
 if TYPE_CHECKING:
     from keeps.client import Client
+    from keeps.core.citations import Verified, verify_cites
     from keeps.memory import Memory
     from keeps.sync import SyncMemory
 
-__all__ = ["Client", "KeepsError", "Memory", "SyncMemory", "errors"]
+__all__ = ["Client", "KeepsError", "Memory", "SyncMemory", "Verified", "errors", "verify_cites"]
 
-_HOMES = {"Client": "keeps.client", "Memory": "keeps.memory", "SyncMemory": "keeps.sync"}
+_HOMES = {
+    "Client": "keeps.client",
+    "Memory": "keeps.memory",
+    "SyncMemory": "keeps.sync",
+    "Verified": "keeps.core.citations",
+    "verify_cites": "keeps.core.citations",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from keeps.client.calls import OnPending
-from keeps.client.nouns import Keys, Principals, Scopes, Sessions, Traces
+from keeps.client.nouns import Keys, Principals, Runs, Scopes, Sessions, Traces
 from keeps.config import Config
 from keeps.core.errors import Invalid
 from keeps.memory import DEFAULT_CONTEXT, DEFAULT_FOLDER, Memory
@@ -110,6 +110,17 @@ class SyncTraces(Waiting[Traces]):
     stats = _blocking(Traces.stats)
 
 
+class SyncRuns(Waiting[Runs]):
+    """Runs of agents: what each was offered, what its answers relied on, and what came of it."""
+
+    open = _blocking(Runs.open)
+    close = _blocking(Runs.close)
+    cite = _blocking(Runs.cite)
+    outcome = _blocking(Runs.outcome)
+    get = _blocking(Runs.get)
+    list = _blocking(Runs.list)
+
+
 class SyncMemory(Waiting[Memory]):
     """The memory in a folder, with the verbs of `Memory`, each of which waits until it is done.
 
@@ -124,6 +135,7 @@ class SyncMemory(Waiting[Memory]):
         self.principals = SyncPrincipals(memory.principals, loop)
         self.keys = SyncKeys(memory.keys, loop)
         self.traces = SyncTraces(memory.traces, loop)
+        self.runs = SyncRuns(memory.runs, loop)
 
     @classmethod
     @contextmanager

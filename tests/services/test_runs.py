@@ -115,7 +115,7 @@ async def test_e3_a_run_that_is_repeated_counts_once(rt: Runtime, context: Conte
     assert (use["memory"], use["offered"], use["cited"]) == (ref, 1, 0)
     assert len(await rows_of(context, "run_memory")) == 2
     (row,) = await rows_of(context, "run")
-    assert (row["tokens_memory"], row["latency_ms"]) == (100, 7)
+    assert (row["tokens_memory"], row["latency_ms"]) == (500, 35)
 
 
 async def test_what_was_left_out_first_and_shown_later_counts_as_shown(rt: Runtime, context: Context) -> None:

@@ -1,15 +1,16 @@
-"""Sessions, scopes, principals, keys and traces, as a client sees them."""
+"""Sessions, scopes, principals, keys, traces and runs, as a client sees them."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from keeps.client.calls import Call, path_of
 from keeps.client.given import check_k
 from keeps.wire.keys import KeyListOut, MintedKey
 from keeps.wire.principals import EffectiveOut, PrincipalListOut, PrincipalOut
+from keeps.wire.runs import CitedOut, RunOut, RunRecord, RunsOut
 from keeps.wire.scopes import ScopeForgetOut, ScopeListOut, ScopeNode
 from keeps.wire.sessions import SessionContextOut, SessionListOut, SessionOut, TurnListOut
 from keeps.wire.traces import TraceOut, TracesOut, TraceStatsOut
@@ -209,3 +210,68 @@ class Traces(Noun):
     async def stats(self, *, window_hours: int | None = None, since: datetime | str | None = None) -> TraceStatsOut:
         """Numbers about the reads of the last hours, or since a time; zero for who does not manage everything."""
         return TraceStatsOut.parse(await self._get("/traces/stats", windowHours=window_hours, since=since))
+
+
+class Runs(Noun):
+    """Runs of agents: what each was offered, what its answers relied on, and what came of it."""
+
+    async def open(
+        self, *, session: str | None = None, temporary: bool | None = None, saving: bool | None = None
+    ) -> RunRecord:
+        """A new run; give its `id` as `run` to what it asks and writes.
+
+        A `temporary` one reads no memory and keeps none, for good; with `saving` false it uses memory and keeps none.
+
+        Raises: NotFound for a session there is not, Conflict for a temporary chat in one that has turns.
+        """
+        body = {"sessionId": session, "temporary": temporary, "saving": saving}
+        return RunRecord.parse(await self._post("/runs", body))
+
+    async def close(
+        self,
+        run: str,
+        end_reason: str = "answered",
+        *,
+        tool_calls: Sequence[Mapping[str, object]] | None = None,
+        cost: Mapping[str, float] | None = None,
+        tokens: int | None = None,
+        latency_ms: int | None = None,
+    ) -> RunRecord:
+        """Close a run, with what it took. A tool call is `{"name": "search", "ok": True, "ms": 41}`.
+
+        Raises: NotFound, Conflict when it ended otherwise already.
+        """
+        body = {"toolCalls": tool_calls, "cost": cost, "tokens": tokens, "latencyMs": latency_ms}
+        given = {name: value for name, value in body.items() if value is not None} | {"endReason": end_reason}
+        call = Call(method="PATCH", path=path_of("runs", run), body=given, repeatable=True)
+        return RunRecord.parse(await self._ask(call))
+
+    async def cite(self, run: str, cites: Sequence[str]) -> CitedOut:
+        """Verify the ids that an answer names: only what this run was offered, and what is still there, is kept.
+
+        Raises: NotFound.
+        """
+        call = Call(method="POST", path=path_of("runs", run, "citations"), body={"cites": cites}, repeatable=True)
+        return CitedOut.parse(await self._ask(call))
+
+    async def outcome(self, run: str, outcome: Literal["helped", "hurt", "neutral"]) -> RunRecord:
+        """Say whether memory helped. Raises: NotFound."""
+        call = Call(method="POST", path=path_of("runs", run, "outcome"), body={"outcome": outcome}, repeatable=True)
+        return RunRecord.parse(await self._ask(call))
+
+    async def get(self, run: str) -> RunOut:
+        """One run in full. Raises: NotFound."""
+        return RunOut.parse(await self._get(path_of("runs", run)))
+
+    async def list(
+        self,
+        *,
+        agent: str | None = None,
+        session: str | None = None,
+        memory: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> RunsOut:
+        """A page of runs, the one that began last first: of an agent, in a session, that weighed a memory."""
+        found = await self._get("/runs", agent=agent, sessionId=session, memory=memory, limit=limit, cursor=cursor)
+        return RunsOut.parse(found)

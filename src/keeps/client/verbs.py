@@ -11,7 +11,7 @@ import httpx
 
 from keeps.client.calls import DEFAULT_ENDPOINT, Call, OnPending, answer, http_client, path_of, unreachable
 from keeps.client.given import check_options, check_triples
-from keeps.client.nouns import Keys, Principals, Scopes, ScopeSpelling, Sessions, Traces
+from keeps.client.nouns import Keys, Principals, Runs, Scopes, ScopeSpelling, Sessions, Traces
 from keeps.core.entities import parse_ref
 from keeps.core.errors import Invalid, Unavailable
 from keeps.core.pages import MAX_LIMIT
@@ -37,12 +37,13 @@ class Written(TypedDict, total=False):
     """What may be said about a write.
 
     `observed_at`: when it was said or seen, if not now. `category`: identity, knowledge or context. `kind`: note,
-    preference, topic, insight, fact, goal or event. `idempotency_key`: a repeat with the same key writes nothing
-    new and gets the same answer.
+    preference, topic, insight, fact, goal or event. `run`: the run of an agent that writes. `idempotency_key`: a
+    repeat with the same key writes nothing new and gets the same answer.
     """
 
     session: str
     scopes: ScopeSpelling
+    run: str
     labels: Sequence[str]
     role: Literal["user", "assistant", "system", "tool"]
     speaker: str
@@ -69,7 +70,8 @@ class When(TypedDict, total=False):
 class Asked(When, total=False):
     """How to ask. `k`: hits at most, 1 to 50, else 10. `lens`: only what belongs to these scopes. `labels`: all of
     them. `include`: facts, passages, or both. `session`: the one the question is asked in. `min_score`: what scores
-    less is left out, 0 to 1. `source`: a word for the trace that says who asks, as `notebook`."""
+    less is left out, 0 to 1. `run`: the run of an agent that asks. `source`: a word for the trace that says who asks,
+    as `notebook`."""
 
     k: int
     mode: Literal["hybrid", "bm25", "vector", "graph"]
@@ -80,6 +82,7 @@ class Asked(When, total=False):
     include_duplicates: bool
     min_score: float
     source: str
+    run: str
 
 
 _WIRE_NAMES = {
@@ -91,10 +94,11 @@ _WIRE_NAMES = {
     "include_duplicates": "includeDuplicates",
     "min_score": "minScore",
 }
+    "run": "runId",
 _WRITTEN = Written.__optional_keys__
 _WHEN = When.__optional_keys__
 _ASKED = Asked.__optional_keys__
-_FACT_NAMES = {"session": "session_id", "category": "memory_category"}
+_FACT_NAMES = {"session": "session_id", "category": "memory_category", "run": "run_id"}
 
 
 class Client:
@@ -130,6 +134,7 @@ class Client:
         self.keys = Keys(self._ask)
         self.traces = Traces(self._ask)
 
+        self.runs = Runs(self._ask)
     @property
     def endpoint(self) -> str:
         """Where the service is."""
@@ -217,13 +222,22 @@ class Client:
         check_options("recall", asked, _ASKED)
         return QueryOut.parse(await self._post("/query", {"query": query, **_wire(asked)}))
 
-    async def context(self, query: str, *, subject: str | None = None, **asked: Unpack[Asked]) -> ContextOut:
+    async def context(
+        self,
+        query: str,
+        *,
+        subject: str | None = None,
+        budget: Mapping[str, object] | None = None,
+        **asked: Unpack[Asked],
+    ) -> ContextOut:
         """The same as one block of text to put beside a prompt, in `context`; empty when nothing answers.
 
-        `subject`: facts about this entity only, written `person/mara`. Raises: Invalid.
+        `subject`: facts about this entity only, written `person/mara`. `budget`: what the prompt has room for, as
+        `{"maxTokens": 400}`; it only narrows what is allowed. Raises: Invalid.
         """
         check_options("context", asked, _ASKED)
-        found = await self._post("/context", {"query": query, "subject": subject, **_wire(asked)})
+        body = {"query": query, "subject": subject, "budget": budget, **_wire(asked)}
+        found = await self._post("/context", body)
         return ContextOut.parse(found)
 
     async def forget(

@@ -56,7 +56,7 @@ class Kept:
         """Take candidates in. What stood in a prompt once, did, whatever is said of it later."""
         for each in candidates:
             before = self.candidates.get(each.memory)
-            if before == each or (before is not None and before.inclusion is Inclusion.INCLUDED):
+            if before is not None and before.inclusion is Inclusion.INCLUDED:
                 continue
             shown = each.inclusion is Inclusion.INCLUDED
             if not shown and (before is not None or len(self.candidates) >= MOST_CANDIDATES):

@@ -98,8 +98,8 @@ async def offer(  # noqa: PLR0913 - what a prompt was offered is told in one cal
 ) -> str:
     """Note what a prompt of a run was offered, once a run and memory; its id, of a new run when none is given.
 
-    Nothing is written on the way. `tokens`, `latency_ms`: of this block, added to those of the run. A temporary chat
-    notes none of it.
+    Nothing is written on the way. `tokens`, `latency_ms`: of this block, added to those of the run: a prompt that is
+    made again costs again. A temporary chat notes none of it.
 
     Raises:
         NotFound: the caller has no such run.
@@ -113,15 +113,12 @@ async def offer(  # noqa: PLR0913 - what a prompt was offered is told in one cal
     run, now = kept.run, rt.clock()
     if run.temporary:
         return run.id
-    # A retry that shows the same again adds neither tokens nor time.
-    new = [each for each in candidates if kept.candidates.get(each.memory) != each]
-    again = bool(candidates) and not new
     kept.add(candidates, now)
     context.runs.change(
         kept,
         now,
-        tokens_memory=run.tokens_memory + (0 if again else tokens),
-        latency_ms=run.latency_ms + (0 if again else latency_ms),
+        tokens_memory=run.tokens_memory + tokens,
+        latency_ms=run.latency_ms + latency_ms,
         degraded=tuple(dict.fromkeys((*run.degraded, *degraded))),
     )
     return run.id
