@@ -61,6 +61,7 @@ SAMPLES: dict[str, Any] = {
     "triples": [TRIPLE],
     "messages": [{"role": "user", "content": "x"}],
     "metadata": {"a": 1},
+    "user_asked": True,
     "location": {"a": 1},
     "config": {"a": 1},
 }
