@@ -96,7 +96,8 @@ CONTEXT_LIFE_DAYS = 7
 CONFIDENCE_FLOOR = 0.7
 """Below this confidence, 0..1, a value supersedes nothing."""
 
-AUTHORITATIVE_SOURCES = frozenset({"document", "upsert"})
+AUTHORITATIVE_SOURCES = frozenset({"document", "upsert", "sheet", "api", "import"})
+"""Kinds of source that state things; conversation and what is made of it are the other stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

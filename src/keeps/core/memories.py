@@ -10,7 +10,7 @@ from typing import Final
 
 from keeps.core.errors import Invalid, Unprocessable
 from keeps.core.facts import Action, Fact, Relation, Row, RowId, Status
-from keeps.core.kinds import KINDS, Kind
+from keeps.core.kinds import GOAL_GRACE_DAYS, KINDS, Kind
 from keeps.core.proposals import Proposal
 from keeps.core.scopes import Scope
 from keeps.core.settings import Settings
@@ -139,8 +139,14 @@ def check_text(text: str, kind: Kind) -> str:
     return cleaned
 
 
-def life_of(kind: str, settings: Settings, now: datetime) -> datetime | None:
-    """Until when something of a kind that begins now stays in use; None for good."""
+def life_of(kind: str, settings: Settings, now: datetime, *, until: datetime | None = None) -> datetime | None:
+    """Until when something of a kind that begins now stays in use; None for good. `until`: when what it says ends of
+    itself; a goal stays a while after its date."""
+    if kind == _GOAL and until is not None:
+        return until + timedelta(days=GOAL_GRACE_DAYS)
     known = KINDS.get(kind)
     days = settings.retention_days.get(kind, known.life_days if known is not None else None)
     return now + timedelta(days=days) if days is not None else None
+
+
+_GOAL: Final = "goal"

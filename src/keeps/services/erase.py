@@ -40,7 +40,7 @@ MATCH_CHARS: Final = 200
 MAX_ROWS: Final = 2_000
 """How many rows one commit takes: a whole scope goes in several."""
 
-_ERASING: Final = "erasing"
+ERASING: Final = "erasing"
 """Erasures of a context come one after another: the record notes how far it has followed the ledger."""
 
 
@@ -204,7 +204,28 @@ async def forget_scope(rt: Runtime, context: Context, caller: Caller, path: str 
     return ScopeForgotten(rows=gone + released, memories=_memories(choice, done), released=released)
 
 
+async def forget_ended(rt: Runtime, context: Context, refs: Sequence[str], *, by: str) -> int:
+    """Delete rows that ended and were not renewed, for the service itself; how many went. Raises: Unavailable."""
+
+    async def choose() -> Choice:
+        return await choosing.ended(context, refs, by=by)
+
+    _, done = await _carry_out(rt, context, choose)
+    return sum(1 for ref in refs if ref in done.rows)
+
+
 # ---------------------------------------------------------------------- carrying out
+async def carry_out_alone(rt: Runtime, context: Context, choice: Choice) -> None:
+    """Note an order in the ledger and carry it out, for somebody who holds `ERASING` and what it names already."""
+    if context.unsettled:
+        await rt.replay(context)
+    async with context.traces.quiet():
+        try:
+            await _commit(rt, context, choice)
+        finally:
+            context.erased_at = rt.clock()
+
+
 @dataclass(slots=True)
 class _Done:
     """What plans came to, added up."""
@@ -232,7 +253,7 @@ async def _carry_out(rt: Runtime, context: Context, choose: Callable[[], Awaitab
 async def _erase(rt: Runtime, context: Context, choose: Callable[[], Awaitable[Choice]]) -> tuple[Choice, _Done]:
     names: set[str] = set()
     for attempt in range(1, MAX_REPLANS + 1):
-        async with context.alone_on({*names, _ERASING}), context.traces.quiet():
+        async with context.alone_on({*names, ERASING}), context.traces.quiet():
             if context.unsettled:
                 await rt.replay(context)
             choice = await choose()
@@ -264,10 +285,11 @@ async def _commit(rt: Runtime, context: Context, choice: Choice) -> _Done:
         if number > 1:
             planned = await store_erase.plan(context.db, context.sets, part, rt.clock())
         if number == len(parts):
+            planned.batch.entries += choice.entries
             store_erase.note_tombstone(planned.batch, seq)
         if planned.purges:
             rt.owe_scrub(context)
-        await context.commit(planned.batch, await _changes(context, planned))
+        await context.commit(planned.batch, await changes_of(context, planned))
         done.add(planned)
     context.unsettled = False
     if done.purges:
@@ -296,7 +318,7 @@ async def _note(rt: Runtime, context: Context, choice: Choice) -> int:
     return await asyncio.to_thread(append)
 
 
-async def _changes(context: Context, planned: Plan) -> Changes:
+async def changes_of(context: Context, planned: Plan) -> Changes:
     """What the finder must change, as rows stand after the commit."""
     windows = [turn for turn, _ in planned.windows]
     drop = [f"turn:{key}" for key in (*planned.turns, *(turn.id for turn in windows))]
@@ -364,7 +386,7 @@ def _stands(row: Record) -> bool:
 
 def _text_of(row: Record) -> str:
     if row["id"].table_name == "proposal":
-        return row["row"]["summary"]
+        return str(row["row"].get("summary", ""))
     return row["content"] if row["id"].table_name == "turn" else row.get("description") or row["summary"]
 
 

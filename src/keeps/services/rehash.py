@@ -42,6 +42,8 @@ def _patch(context: Context, table: str, row: Record, batch: Batch) -> None:
             row["id"], folds=_folds(context, row, turn_texts(turn_from_row(row, context.sets[row["scope_set"]])))
         )
         return
+    if table == _PROPOSAL and not row["row"]:
+        return
     content = row if table != _PROPOSAL else row["row"] | {"id": RecordID(row["target"], key_of(row["id"]))}
     said = store_facts.from_record(content, context.sets)
     again = {"folds": _folds(context, content, texts_of(said)), "fingerprint": fingerprint_of(context, said)}

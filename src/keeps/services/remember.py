@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from keeps.core import access
 from keeps.core.access import Caller, Verb
+from keeps.core.audit import Entry
 from keeps.core.errors import Forbidden, Invalid, StaleHead
 from keeps.core.facts import PROVENANCE_TRUST, Category, Control, Origin, RowId, Source
 from keeps.core.modes import Infer
@@ -59,7 +60,8 @@ class Message:
 class Remember:
     """A write. `scope` None means the session's, else the caller's home. `triples` only with `Infer.TRIPLES`.
     `observed_at`: when all of it was known, if it is not now; not in the future. `run`: the caller's run it belongs to.
-    `asked`: the person asked in a conversation that it be kept, which proves nothing."""
+    `asked`: the person asked in a conversation that it be kept, which proves nothing. `source_kind`: by which way
+    triples came. `audited`: what the audit says of the write, when it is a person's own."""
 
     infer: Infer = Infer.NONE
     messages: Sequence[Message] = ()
@@ -73,6 +75,8 @@ class Remember:
     metadata: Mapping[str, Any] | None = None
     run: str | None = None
     asked: bool = False
+    source_kind: str = "upsert"
+    audited: str | None = None
     reply: ReplyKey | None = None
 
 
@@ -260,6 +264,7 @@ class _Write:
         elif count:
             self._claim(session, count)
         self._reply(done)
+        self._audit(done)
         await self._context.commit(self._batch, self._changes)
         if count or is_new:
             ended = replace(session, next_seq=session.next_seq + count, last_turn_at=self._now)
@@ -373,7 +378,7 @@ class _Write:
         judged = candidates.judge(self._context, given, request.triples, self._heard.screened, self._now)
         judged = await candidates.with_room(self._context, given, judged, len(request.triples))
         source = Source(
-            kind="upsert",
+            kind=request.source_kind,
             ref=f"turn:{turn}" if turn else None,
             session=session.id,
             run=request.run,
@@ -402,6 +407,14 @@ class _Write:
             asked=request.asked,
         )
         return await Reconciliation(self._context, self._incoming, self._batch, self._changes).run()
+
+    def _audit(self, done: Remembered) -> None:
+        """Say in the audit which facts a person saved."""
+        if self._request.audited is None or done.extraction is None:
+            return
+        for fact in done.extraction.facts:
+            entry = Entry(actor=self._caller.principal_id, action=self._request.audited, target=f"attribute:{fact.id}")
+            self._batch.entries.append(entry)
 
     def _reply(self, done: Remembered) -> None:
         """Keep the reply in the same commit, with the rows it tells of."""

@@ -44,6 +44,7 @@ async def plan(db: Db, sets: ScopeSets, order: Order, now: datetime) -> Plan:
     _sessions(work)
     await erase_facts.settle_presences(work)
     await _proposals(work)
+    _sealed(work)
     await _uncertainties(work)
     await _source_clauses(work)
     await _replies_and_jobs(work)
@@ -139,7 +140,7 @@ async def _rendered(work: Work) -> None:
 def _words_of(work: Work, row: Record) -> str | None:
     """The words that tell of a fact, or of one that waits as a proposal; None for other rows."""
     if row["id"].table_name == "proposal":
-        return row["row"].get("value") or row["row"]["summary"]
+        return row["row"].get("value") or row["row"].get("summary")
     if row["id"].table_name in store_facts.FACT_TABLES:
         return told_by(store_facts.from_record(row, work.sets))
     return None
@@ -262,13 +263,29 @@ async def _proposals(work: Work) -> None:
 
 
 def _proposal(work: Work, ref: str, row: Record, fate: Gone | Scope) -> None:
-    if fate is Gone.RETIRE and row["status"] == "rejected":
+    if fate is Gone.RETIRE and not row["row"]:
         return
     work.decide(ref, row, fate)
     if fate is Gone.RETIRE:
-        work.patch(row["id"], status="rejected")
+        # What is not wanted any more says nothing from then on, only that it was there.
+        rev = int(row.get("rev") or 1)
+        content: Record = {name: value for name, value in row.items() if name not in ("id", "names")}
+        content |= {"status": str(Status.REJECTED), "status_at": work.now, "rev": rev + 1}
+        content["row"] = {}
+        work.guard({"id": row["id"], "rev": rev})
+        work.batch.puts.append({"id": row["id"], "row": content})
+        work.plan.purges = True
     elif isinstance(fate, Scope):
-        work.patch(row["id"], scope_set=fate.id, row=row["row"] | {"scope_set": fate.id})
+        moved = {"row": row["row"] | {"scope_set": fate.id}} if row["row"] else {}
+        work.patch(row["id"], scope_set=fate.id, **moved)
+
+
+def _sealed(work: Work) -> None:
+    """What could still be brought back goes with the scope it lay in."""
+    for ref, fate in work.order.rows.items():
+        row = work.records.get(ref)
+        if row is not None and row["id"].table_name == "sealed" and ref not in work.fates and fate is not Gone.RETIRE:
+            work.decide(ref, row, Gone.PURGE)
 
 
 async def _source_clauses(work: Work) -> None:

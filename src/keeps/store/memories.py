@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Final, LiteralString
 
 from keeps.core.facts import Row, Status
+from keeps.core.proposals import Proposal
+from keeps.store import proposals
 from keeps.store.db import Db, RecordID
 from keeps.store.facts import FACT_TABLES, from_record
 from keeps.store.scopes import ScopeSets
@@ -89,6 +91,40 @@ async def list_rows(db: Db, sets: ScopeSets, wanted: Wanted) -> list[Row]:
         )
         found += [from_record(row, sets) for row in rows if row["scope_set"] in sets]
     return found
+
+
+_DECIDABLE: Final = frozenset({Status.PROPOSED, Status.QUARANTINED, Status.REJECTED})
+
+
+async def list_proposals(db: Db, sets: ScopeSets, wanted: Wanted) -> list[Proposal]:
+    """Up to `limit` proposals of the scope sets that are seen whole, newest first; of one moment, by their ids."""
+    script: LiteralString = "SELECT * FROM proposal WHERE status IN $statuses AND scope_set IN $own"
+    if wanted.kind is not None:
+        script = script + " AND (kind = $kind OR row.kind = $kind)"
+    if wanted.slot is not None:
+        script = script + " AND row.key = $slot"
+    if wanted.words is not None:
+        script = script + " AND string::contains(string::lowercase(row.summary ?? ''), $words)"
+    if wanted.agent is not None:
+        script = script + " AND proposed_by = $agent"
+    if wanted.before is not None:
+        script = script + " AND (created_at < $before_at OR (created_at = $before_at AND id < $before_id))"
+    before_at, before_key = wanted.before or (None, "")
+    (rows,) = await db.run(
+        script + " ORDER BY created_at DESC, id DESC LIMIT $limit TIMEOUT 10s;",
+        timeout_s=_LIST_S,
+        own=sorted(wanted.own),
+        # What a person said yes to is listed as what it became; of what expired or was replaced nothing is left.
+        statuses=sorted(str(status) for status in wanted.statuses if status in _DECIDABLE),
+        kind=wanted.kind,
+        slot=wanted.slot,
+        words=wanted.words,
+        agent=wanted.agent,
+        before_at=before_at,
+        before_id=proposals.record_id(before_key),
+        limit=wanted.limit,
+    )
+    return [proposals.from_row(row, sets) for row in rows if row["scope_set"] in sets]
 
 
 async def find_row(db: Db, sets: ScopeSets, key: str) -> Row | None:

@@ -172,6 +172,7 @@ _IN_SETS: Final[tuple[LiteralString, ...]] = (
     "SELECT id, ref, scope_set FROM entity WHERE scope_set IN $ids TIMEOUT 50s;",
     "SELECT id, scope_set FROM uncertainty WHERE scope_set IN $ids TIMEOUT 50s;",
     "SELECT id, scope_set FROM proposal WHERE scope_set IN $ids TIMEOUT 50s;",
+    "SELECT id, scope_set FROM sealed WHERE scope_set IN $ids TIMEOUT 50s;",
 )
 
 
