@@ -9,6 +9,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,9 @@ class Given:
 
     async def live(self, ids: Sequence[str]) -> frozenset[str]:
         return frozenset(ids) - set(self.gone)
+
+    async def report(self, run: str, cites: Sequence[str]) -> None:
+        raise AssertionError("there is no run")
 
 
 class Agents:
@@ -286,6 +290,20 @@ async def test_d4_what_cannot_be_looked_up_is_not_claimed_and_what_was_dropped_i
     assert answer.used == Used(also=(KEPT,), dropped=2, uncited=True)
     assert "attribute:zz9" in caplog.text
     assert "2 of 5" not in caplog.text
+
+
+async def test_d4_a_run_that_cannot_be_told_costs_the_answer_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    class Run(Given):
+        async def offer(self, agent: str, messages: Sequence[Message]) -> Offer:
+            return replace(offer_of(self.memories), run="r1")
+
+        async def report(self, run: str, cites: Sequence[str]) -> None:
+            raise Unavailable(str(cites))
+
+    answer = await with_memory(Agents("A [attribute:k7]"), Run(KEPT), agents={"tutor"})("tutor", ASKED)
+    assert (answer.used.memories, answer.run) == ((KEPT,), "r1")
+    assert "run r1" in caplog.text
+    assert "k7" not in caplog.text
 
 
 async def test_d4_a_host_that_reads_its_replies_itself_may_fail_at_it() -> None:

@@ -108,6 +108,33 @@ async def test_d3_what_a_trusted_writer_or_a_person_recorded_reaches_the_tutor_a
     assert (answer.text, answer.used.memories, answer.used.uncited) == ("You proved two.", (), True)
 
 
+@pytest.mark.parametrize("own", [True, False])
+async def test_d4_the_run_of_a_call_says_what_was_offered_and_cited(tutoring: Tutoring, own: bool) -> None:
+    async def agent(name: str, messages: Sequence[Message]) -> str:
+        cited = offered[0].id
+        return f"Unit seven [{cited}] [{cited}] [attribute:madeup]."
+
+    async with tutoring.client("app") as app:
+        await record(app, TEAL, goal={"unit": 7}, level={"level": 3})
+        offered = (await by_rule(app, TEAL).offer("tutor", ASKED)).memories
+        run = (await app.runs.open()).id if own else None
+        recall = ByRule(
+            memory=app,
+            entity=WHO.entity(TEAL),
+            lens=WHO.scope(TEAL),
+            selection=Selection(keys=["level", "goal"]),
+            run=run,
+        )
+        answer = await with_memory(agent, recall, agents={"tutor"}, timeout_s=60)("tutor", ASKED)
+        assert [memory.id for memory in answer.used.memories] == [offered[0].id]
+        assert answer.run is not None
+        assert run in {None, answer.run}
+        seen = await app.runs.get(answer.run)
+        assert (seen.cites_kept, seen.cites_dropped) == (1, 2)
+        assert {memory.id for memory in offered} <= set(seen.selected_memory_ids)
+        assert (seen.end_reason is None) is own
+
+
 async def test_d3_what_nobody_agreed_to_reaches_no_agent(tutoring: Tutoring) -> None:
     heard: list[Any] = []
 

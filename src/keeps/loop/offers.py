@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, Protocol, Unpack, cast
 
-from keeps.client.nouns import ScopeSpelling
+from keeps.client.nouns import Runs, ScopeSpelling
 from keeps.client.verbs import Asked, When
 from keeps.core import fence
 from keeps.core.entities import normalise_key, parse_ref
@@ -25,6 +25,9 @@ from keeps.wire.rows import AttributeDetail
 MAX_FACTS: Final = 8
 LOOK_AT: Final = 50
 """How many memories the service may offer, of which the rule picks."""
+
+MAX_CITES: Final = 100
+"""Cites of one answer that are noted in its run, at most."""
 
 _ROWS: Final = 100
 _MEMBERS: Final = ("id", "kind", "from", "text")
@@ -73,6 +76,10 @@ class Recall(Protocol):
         """Those of the ids that can still be read and still hold."""
         ...
 
+    async def report(self, run: str, cites: Sequence[str]) -> None:
+        """Note in a run what its answer names. Asked for only when the offer has a run."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
@@ -109,15 +116,25 @@ def _age(row: AttributeDetail) -> tuple[datetime, datetime, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
-    """What both ways of offering share: the memory, the scopes to stay in, and the look afterwards."""
+    """What both ways of offering share: the memory, the scopes to stay in, the run, and the look afterwards."""
 
     memory: Reads
     lens: ScopeSpelling | None = None
+    run: str | None = None
 
     async def live(self, ids: Sequence[str]) -> frozenset[str]:
         """Those of the ids that can still be read and still hold."""
         found = await asyncio.gather(*map(self._holds, ids))
         return frozenset(id_ for id_, holds in zip(ids, found, strict=True) if holds)
+
+    async def report(self, run: str, cites: Sequence[str]) -> None:
+        """Note in a run what its answer names; a run that the service made for this call is closed with it."""
+        runs: Runs | None = getattr(self.memory, "runs", None)
+        if runs is None:
+            return
+        await runs.cite(run, list(cites[:MAX_CITES]))
+        if self.run is None:
+            await runs.close(run)
 
     async def _holds(self, id_: str) -> bool:
         try:
@@ -126,7 +143,8 @@ class _Reading:
             return False
 
     def _asked(self) -> Asked:
-        return {} if self.lens is None else {"lens": self.lens}
+        asked: Asked = {} if self.lens is None else {"lens": self.lens}
+        return asked if self.run is None else asked | Asked(run=self.run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +174,7 @@ class ByRule(_Reading):
         offered = {memory.id.partition(":")[2]: memory for memory in memories_in(block.context)}
         chosen = self.selection.choose(row for row in view if row.id in offered)
         told = [replace(offered[row.id], text=f"{words_of(row.key)}: {row.value}") for row in chosen]
-        return offer_of(told, run=run_of(block))
+        return offer_of(told, run=block.run_id)
 
     async def _entity(self) -> list[AttributeDetail]:
         try:
@@ -181,7 +199,7 @@ class ByQuestion(_Reading):
         if self.session is not None:
             asked["session"] = self.session
         block = await self.memory.context(question, **asked)
-        return Offer(block=block.context, memories=tuple(memories_in(block.context)), run=run_of(block))
+        return Offer(block=block.context, memories=tuple(memories_in(block.context)), run=block.run_id)
 
 
 def offer_of(memories: Sequence[Offered], *, run: str | None = None) -> Offer:
@@ -203,11 +221,6 @@ def memories_in(block: str) -> list[Offered]:
             id_, kind, label, text = (said[name] for name in _MEMBERS)
             found.append(Offered(id=id_, kind=kind, label=label, text=text, date=said.get("date")))
     return found
-
-
-def run_of(block: ContextOut) -> str | None:
-    """The run that a block was offered to; None from a service that keeps none."""
-    return getattr(block, "run_id", None)
 
 
 def last_asked(messages: Sequence[Message]) -> str:

@@ -127,6 +127,10 @@ class _After(Generic[ReplyT]):
         live: frozenset[str] | None = frozenset()
         if asked_for and self.recall is not None:
             live = (await attempt(_live(self.recall, asked_for), timeout_s=self.timeout_s)).value
+        if offer.run is not None and self.recall is not None:
+            noted = await attempt(_report(self.recall, offer.run, cited), timeout_s=self.timeout_s)
+            if noted.failed:
+                log.warning("run %s was not told what its answer names: %s", offer.run, noted.failed)
         verified = verify_cites(cited, offered, live or frozenset())
         _log_dropped(verified)
         return Used(
@@ -152,6 +156,10 @@ async def _asked(
 
 async def _live(recall: Recall, ids: Sequence[str]) -> frozenset[str]:
     return frozenset(await recall.live(ids))
+
+
+async def _report(recall: Recall, run: str, cites: Sequence[str]) -> None:
+    await recall.report(run, [cite for cite in cites if type(cite) is str])
 
 
 async def _called(
