@@ -9,7 +9,7 @@ from keeps.core.access import Caller
 from keeps.core.entities import parse_ref
 from keeps.core.pages import PageRequest
 from keeps.services import context as context_service
-from keeps.services import entities, erase, facts, inspect, recall, remember, sessions
+from keeps.services import entities, erase, facts, inspect, remember, sessions
 from keeps.services.runtime import Context, Runtime
 from keeps.wire.base import WireOut
 from keeps.wire.entities import EntityDetail, EntityMatch, EntityOut, Neighbour
@@ -64,7 +64,8 @@ class Services:
         return FactsOut.of(await remember.remember(*self._at, request.to_core(now=rt.clock(), lenient=True)))
 
     async def recall(self, query: str, **asked: Any) -> QueryOut:
-        return QueryOut.of(await recall.recall(*self._at, QueryIn.model_validate({"query": query, **asked}).to_core()))
+        request = QueryIn.model_validate({"query": query, **asked}).asked()
+        return QueryOut.of(await context_service.search(*self._at, request))
 
     async def context(self, query: str, **asked: Any) -> ContextOut:
         request = ContextIn.model_validate({"query": query, **asked}).asked()

@@ -20,6 +20,7 @@ from keeps.wire.entities import EntityListOut, EntityOut, EntitySearchOut, Histo
 from keeps.wire.facts import BatchOut, FactsOut
 from keeps.wire.forget import ForgetOut
 from keeps.wire.health import HealthOut
+from keeps.wire.inbox import DecidedOut, InboxOut, PromotedOut
 from keeps.wire.index import IndexOut
 from keeps.wire.inspect import InspectOut
 from keeps.wire.pages import PageMeta
@@ -42,8 +43,8 @@ class Written(TypedDict, total=False):
     """
 
     session: str
-    scopes: ScopeSpelling
     run: str
+    scopes: ScopeSpelling
     labels: Sequence[str]
     role: Literal["user", "assistant", "system", "tool"]
     speaker: str
@@ -81,8 +82,8 @@ class Asked(When, total=False):
     session: str
     include_duplicates: bool
     min_score: float
-    source: str
     run: str
+    source: str
 
 
 _WIRE_NAMES = {
@@ -93,8 +94,8 @@ _WIRE_NAMES = {
     "valid_until": "validUntil",
     "include_duplicates": "includeDuplicates",
     "min_score": "minScore",
-}
     "run": "runId",
+}
 _WRITTEN = Written.__optional_keys__
 _WHEN = When.__optional_keys__
 _ASKED = Asked.__optional_keys__
@@ -133,8 +134,8 @@ class Client:
         self.principals = Principals(self._ask)
         self.keys = Keys(self._ask)
         self.traces = Traces(self._ask)
-
         self.runs = Runs(self._ask)
+
     @property
     def endpoint(self) -> str:
         """Where the service is."""
@@ -257,6 +258,49 @@ class Client:
         """
         body = {"query": query, "ids": ids, "purge": purge, "dryRun": dry_run, "lens": lens}
         return ForgetOut.parse(await self._ask(Call(method="POST", path="/forget", body=body, repeatable=dry_run)))
+
+    async def inbox(
+        self,
+        *,
+        held: bool | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        count: bool | None = None,
+    ) -> InboxOut:
+        """A page of what waits for you, newest first, and what became of what each agent proposed.
+
+        `held`: only what is held back, or only what is not. Raises: Forbidden for an agent.
+        """
+        return InboxOut.parse(await self._get("/inbox", held=held, limit=limit, cursor=cursor, count=count))
+
+    async def decide(self, decisions: Sequence[Mapping[str, object]]) -> DecidedOut:
+        """Decide on what waits, 100 things at most, each by itself: what came of each, in order.
+
+        A decision is a mapping: `{"id": …, "decision": "keep"}`, with `text` for `edit`. The others are `discard`,
+        `discard_and_block`, `replace`, `keep_both` and `release`. Raises: Invalid; Forbidden for an agent.
+        """
+        return DecidedOut.parse(
+            await self._ask(Call(method="POST", path="/inbox/decide", body={"decisions": decisions}))
+        )
+
+    async def promote(
+        self,
+        *,
+        turn: str | None = None,
+        chunk: str | None = None,
+        text: str | None = None,
+        kind: str | None = None,
+        slot: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> PromotedOut:
+        """Remember an exact part of what was said, or all of a turn or passage. Only a person does that.
+
+        Raises: NotFound, Unprocessable, Forbidden.
+        """
+        body = {"turnId": turn, "chunkId": chunk, "text": text, "kind": kind, "slot": slot}
+        repeatable = idempotency_key is not None
+        call = Call(method="POST", path="/promote", body=body, idempotency_key=idempotency_key, repeatable=repeatable)
+        return PromotedOut.parse(await self._ask(call))
 
     async def forget_scope(self, path: str) -> ScopeForgetOut:
         """Erase all that belongs to a scope and the ones below it. Raises: Forbidden."""

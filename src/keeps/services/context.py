@@ -12,14 +12,16 @@ from datetime import datetime
 from keeps.core import contexts as core_contexts
 from keeps.core import fence, words
 from keeps.core.access import Caller
-from keeps.core.facts import Row, Status
+from keeps.core.facts import TRUST, Clocks, Control, Origin, Row, RowId, Source, Status
+from keeps.core.kinds import INSTRUCTION
 from keeps.core.packing import LOOSEST, Budget, Unconfirmed, check_budget, tokens_of
 from keeps.core.runs import Candidate, Inclusion
-from keeps.core.scopes import Lens
+from keeps.core.scopes import Lens, Scope
 from keeps.core.sessions import Turn
 from keeps.core.validity import answers
 from keeps.finder.local import stemmer
 from keeps.services import runs
+from keeps.services.gates import is_person
 from keeps.services.prompt import Entry, Prompt, said_note, told
 from keeps.services.reading import Hit
 from keeps.services.recall import Recall, Recalled, nothing, readable_sets, recall
@@ -121,6 +123,27 @@ async def block(rt: Runtime, context: Context, caller: Caller, asked: Asked) -> 
     )
 
 
+async def search(rt: Runtime, context: Context, caller: Caller, asked: Asked) -> Recalled:
+    """Ranked hits out of what the caller may see, noted for the run that the question names.
+
+    While memory is switched off people find what is their own, and nobody else anything; in a temporary chat nobody
+    does. Raises: as `recall`; NotFound for a run the caller does not have.
+    """
+    started = time.perf_counter()
+    if asked.run is not None:
+        await runs.of_caller(context, caller, asked.run)
+    why = _shut(context, asked)
+    if why == TEMPORARY or (why and not is_person(caller)):
+        return nothing(rt, context, caller, asked.recall, why)
+    found = await recall(rt, context, caller, asked.recall)
+    if asked.run is not None:
+        weighed = [told(hit, Inclusion.INCLUDED) for hit in found.hits]
+        weighed += [told(one.hit, one.why) for one in found.left_out]
+        noted = Noted(candidates=[replace(one, rank=rank) for rank, one in enumerate(weighed, 1)])
+        await _note(rt, context, caller, asked, noted, started, found)
+    return found
+
+
 def budget_for(context: Context, caller: Caller, asked: Asked) -> Budget:
     """The strictest of what the context, the agent's own budget and the request allow. Raises: Invalid."""
     settings, request = context.consent.settings, asked.recall
@@ -150,15 +173,31 @@ async def _standing(rt: Runtime, context: Context, caller: Caller, request: Reca
     readable = readable_sets(context, caller, request.lens)
     # A lens narrows the question, not what there is to decide.
     deciding = readable_sets(context, caller, Lens())
-    found: Standing = await store_standing.standing(
-        context.db, context.sets, readable, agent=caller.principal_id, waiting_in=deciding
-    )
+    found: Standing = await store_standing.standing(context.db, context.sets, readable, waiting_in=deciding)
     now = rt.clock()
     rows = [row for row in found.rows if _stands(row, request, now)]
-    hits = [Hit(row=row, unit="", text=row.summary, score=1.0) for row in (*found.told, *rows)]
+    hits = [Hit(row=row, unit="", text=row.summary, score=1.0) for row in (*_told(context, caller), *rows)]
     if found.waiting and budget.allow_unconfirmed is not Unconfirmed.NEVER:
         hits += await _guesses(context, readable, request, budget.min_score)
     return _Standing(hits=hits, waiting=found.waiting)
+
+
+def _told(context: Context, caller: Caller) -> list[Row]:
+    """What an admin told the agent that asks, as a row that no memory has."""
+    procedure = context.consent.procedures.get(caller.principal_id)
+    if procedure is None:
+        return []
+    origin = Origin.ADMIN_SET
+    return [
+        Row(
+            id=RowId(procedure.id),
+            scope=Scope(),
+            clocks=Clocks(known_at=procedure.since, recorded_at=procedure.since),
+            source=Source(kind="upsert", trust=TRUST[origin]),
+            summary=procedure.text,
+            control=Control(kind=INSTRUCTION, origin=origin, trust=TRUST[origin], user_confirmed=True),
+        )
+    ]
 
 
 def _stands(row: Row, request: Recall, now: datetime) -> bool:

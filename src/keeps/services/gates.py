@@ -93,10 +93,16 @@ class Gates:
         """True when the caller is the one person whose memory this is, with a key of their own, or it is shared."""
         if scope.id not in self._own:
             caller, consent = self._caller, self._consent
-            person = caller.kind is PrincipalKind.HUMAN and caller.target is None
             homes = consent.homes_of(scope)
-            self._own[scope.id] = person and all(consent.homes[home] == caller.principal_id for home in homes)
+            self._own[scope.id] = is_person(caller) and all(
+                consent.homes[home] == caller.principal_id for home in homes
+            )
         return self._own[scope.id]
+
+
+def is_person(caller: Caller) -> bool:
+    """True for a person with a key of their own, on behalf of nobody."""
+    return caller.kind is PrincipalKind.HUMAN and caller.target is None
 
 
 def kind_in(row: Row | Turn) -> str:

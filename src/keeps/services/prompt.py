@@ -185,7 +185,7 @@ def id_of(hit: Hit) -> str:
         return hit.unit
     if _waits(row):
         return f"proposal:{row.id}"
-    return f"{INSTRUCTION}:{row.id}" if type(row) is Row else ref_of(row)
+    return f"{INSTRUCTION}:{row.id}" if _is_told(row) else ref_of(row)
 
 
 def told(hit: Hit, inclusion: Inclusion, reason: Reason | None = None) -> Candidate:
@@ -203,13 +203,13 @@ def told(hit: Hit, inclusion: Inclusion, reason: Reason | None = None) -> Candid
 
 
 def note_of(hit: Hit, *, guess: bool = False) -> Note:
-    """The hit ready to be rendered. An instruction that asks for more than how to answer is a note nobody follows."""
+    """The hit ready to be rendered. An instruction that asks for more than how to answer is a note."""
     row = hit.row
     if isinstance(row, Turn):
         text = f"{row.speaker or row.role}: {hit.text}"
         return Note(id=id_of(hit), kind=PASSAGE, label=fence.PASSAGE_LABEL, text=text, at=row.known_at)
     kind, label = row.control.kind, fence.label_of(row.control.origin, guess=guess)
-    if kind == INSTRUCTION and (guess or not screen.may_instruct(hit.text)):
+    if kind == INSTRUCTION and not _is_followed(row, guess=guess):
         kind, label = "note", f"{label}; {fence.NOT_FOLLOWED}"
     return Note(id=id_of(hit), kind=kind, label=label, text=hit.text, at=row.clocks.known_at)
 
@@ -235,6 +235,17 @@ def source_of(row: Row | Turn) -> str | None:
     if row.control.origin in _PEOPLE or row.control.proposed_by is None:
         return None
     return f"agent:{row.control.proposed_by}"
+
+
+def _is_told(row: Row) -> bool:
+    """True for what an admin told the agent: it is no memory."""
+    return type(row) is Row
+
+
+def _is_followed(row: Row, *, guess: bool) -> bool:
+    """True for an instruction that stands among the instructions. That of a memory says no more than how to answer,
+    whoever agreed to it."""
+    return _is_told(row) or (not guess and screen.may_instruct(row.summary))
 
 
 def _eligible(kind: str, budget: Budget) -> bool:

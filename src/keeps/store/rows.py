@@ -171,11 +171,6 @@ def _control(record: Record) -> Control:
     )
 
 
-def instruction_from_row(record: Record, scope: Scope) -> Row:
-    """What an admin told an agent, with the words of the instruction as its text."""
-    return Row(**_base_from_row(record, scope) | {"summary": record["description"]})
-
-
 def fact_to_row(fact: Fact, *, chain: str, folds: list[str]) -> Record:
     """A fact as a row. `folds`: keyed hashes of the folded texts it may be forgotten by."""
     return _base_to_row(fact) | {

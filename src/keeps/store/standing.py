@@ -9,7 +9,7 @@ from typing import Final
 from keeps.core.facts import Row
 from keeps.store.db import Db
 from keeps.store.facts import from_record
-from keeps.store.rows import instruction_from_row, key_of
+from keeps.store.rows import key_of
 from keeps.store.scopes import ScopeSets
 
 MOST: Final = 100
@@ -20,30 +20,21 @@ _LIVE: Final = "status = 'confirmed' AND forgotten_at IS NONE AND scope_set IN $
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """`rows`: pinned ones and instructions of people, each once. `told`: what an admin told the agent.
-    `waiting`: how many proposals nobody decided on."""
+    """`rows`: pinned ones and instructions, each once. `waiting`: how many proposals nobody decided on."""
 
     rows: tuple[Row, ...] = ()
-    told: tuple[Row, ...] = ()
     waiting: int = 0
 
 
-async def standing(
-    db: Db, sets: ScopeSets, readable: Collection[str], *, agent: str, waiting_in: Collection[str]
-) -> Standing:
-    """What stands there for a reader of these scope sets; `agent`: the principal that asks. What waits is counted in
-    the scope sets `waiting_in`."""
-    pinned, rules, told, waiting = await db.run(
+async def standing(db: Db, sets: ScopeSets, readable: Collection[str], *, waiting_in: Collection[str]) -> Standing:
+    """What stands there for a reader of these scope sets. What waits is counted in the scope sets `waiting_in`."""
+    pinned, rules, waiting = await db.run(
         "SELECT * FROM attribute WITH INDEX attribute_pinned WHERE pinned = true AND " + _LIVE + " TIMEOUT 2s;"
         "SELECT * FROM attribute WITH INDEX attribute_kind WHERE kind = 'instruction' AND " + _LIVE + " TIMEOUT 2s;"
-        "SELECT * FROM instruction WHERE agent = $agent AND active = true AND status = 'confirmed'"
-        " AND forgotten_at IS NONE ORDER BY known_at DESC LIMIT $most TIMEOUT 2s;"
         "SELECT scope_set, count() AS waiting FROM proposal WHERE status = 'proposed' GROUP BY scope_set TIMEOUT 2s;",
         sets=sorted(readable),
-        agent=agent,
         most=MOST,
     )
     rows = {key_of(row["id"]): from_record(row, sets) for row in (*pinned, *rules) if row["scope_set"] in sets}
     count = sum(int(row["waiting"]) for row in waiting if row["scope_set"] in waiting_in)
-    rules_told = tuple(instruction_from_row(row, sets[row["scope_set"]]) for row in told if row["scope_set"] in sets)
-    return Standing(rows=tuple(rows.values()), told=rules_told, waiting=count)
+    return Standing(rows=tuple(rows.values()), waiting=count)

@@ -179,6 +179,10 @@ class QueryIn(Asking):
 
     location: dict[str, Any] | None = None
 
+    def asked(self) -> Asked:
+        """The question and the run it is for. Raises: as `to_core`."""
+        return context.Asked(recall=self.to_core(), run=self.run_id)
+
     def to_core(self) -> Recall:
         """The question this asks. Raises: Invalid, NotImplementedYet for a place."""
         if self.location is not None:

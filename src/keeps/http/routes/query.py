@@ -10,7 +10,6 @@ from starlette.responses import Response
 from keeps.http.body import JsonBody
 from keeps.http.deps import DataCall, reply
 from keeps.services import context as context_service
-from keeps.services import recall as recall_service
 from keeps.wire.query import ContextIn, ContextOut, QueryIn, QueryOut
 
 router = APIRouter(prefix="/api/v1/{context:segment}", tags=["query"])
@@ -19,7 +18,7 @@ router = APIRouter(prefix="/api/v1/{context:segment}", tags=["query"])
 @router.post("/query", response_model=QueryOut)
 async def post_query(call: DataCall, body: Annotated[QueryIn, Depends(JsonBody(QueryIn))]) -> Response:
     """Ranked hits for a question, out of what the caller may see."""
-    found = await recall_service.recall(call.rt, call.context, call.caller, body.to_core())
+    found = await context_service.search(call.rt, call.context, call.caller, body.asked())
     call.trace(found.trace_id)
     return reply(QueryOut.of(found))
 
