@@ -85,6 +85,7 @@ async def test_every_verb(heard: Heard) -> None:
     await _looking(heard)
     await _traces(heard)
     await _runs(heard)
+    await _inbox(heard)
     await _sessions(heard)
     await _scopes(heard)
     await _principals_and_keys(heard)
@@ -148,6 +149,19 @@ async def _runs(heard: Heard) -> None:
     assert [each.id for each in found.memories if each.cited] == [ref]
     assert run.id in [each.id for each in (await heard("runs.list", memory=ref, limit=5)).runs]
     assert [each.id for each in (await heard("runs.list", session=session.id)).runs] == [run.id]
+
+
+async def _inbox(heard: Heard) -> None:
+    said = await heard("remember", "The mole was quiet. I mend nets on Fridays.", infer="none")
+    kept = await heard("promote", turn=said.turn_id, text="I mend nets on Fridays.", idempotency_key="p1")
+    assert (
+        await heard("promote", turn=said.turn_id, text="I mend nets on Fridays.", idempotency_key="p1")
+    ).id == kept.id
+    assert (kept.kind, kept.source.start) == ("note", len("The mole was quiet. "))
+    waiting = await heard("inbox", limit=5, count=True)
+    assert (waiting.items, waiting.page.total_size) == ([], 0)
+    done = await heard("decide", [{"id": "z" * 20, "decision": "keep"}])
+    assert [each.error for each in done.decided] == ["not-found"]
 
 
 async def _sessions(heard: Heard) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -16,33 +15,22 @@ from keeps.core.pages import FIRST_PAGE, PageRequest
 from keeps.core.policy import Why
 from keeps.core.proposals import Proposal
 from keeps.core.scopes import ScopePath
-from keeps.services import contexts, erase
-from keeps.services.access import authenticate
+from keeps.services import erase
 from keeps.services.inbox import Decision, Settled, decide, list_inbox
 from keeps.services.recall import Recall, recall
-from keeps.services.runtime import Context, Runtime
+from keeps.services.runtime import Runtime
 from keeps.store import facts as store_facts
 from keeps.store import proposals as store_proposals
 from tests.services.asking import Services
 from tests.services.conftest import HandClock, caller
-from tests.services.waiting import candidate, everything, put, scope_of
+from tests.services.waiting import People, candidate, everything, people, put, scope_of
 
 CANARY = "quokkazanzibar"
 
 
-class People:
-    """A context that asks before it keeps, its owner and its agent."""
-
-    def __init__(self, context: Context, owner: Caller, agent: Caller) -> None:
-        self.context, self.owner, self.agent = context, owner, agent
-
-
 @pytest_asyncio.fixture
-async def at(rt: Runtime) -> AsyncIterator[People]:
-    made = await contexts.bootstrap(rt, "deliberate", policy="deliberate")
-    owner = await authenticate(rt, "deliberate", made.owner_key, None)
-    agent = await authenticate(rt, "deliberate", made.agent_key, None)
-    yield People(owner.context, owner.caller, agent.caller)
+async def at(rt: Runtime) -> People:
+    return await people(rt)
 
 
 async def proposed(rt: Runtime, at: People, key: str, value: str) -> str:

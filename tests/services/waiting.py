@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from zlib import crc32
 
+from keeps.core.access import Caller
 from keeps.core.entities import entity_ref
 from keeps.core.facts import Clocks, Control, Fact, Origin, Source, Status
 from keeps.core.policy import Why
 from keeps.core.proposals import Proposal
 from keeps.core.scopes import Scope, ScopePath
-from keeps.services.runtime import Context, new_id
+from keeps.services import contexts
+from keeps.services.access import authenticate
+from keeps.services.runtime import Context, Runtime, new_id
 from keeps.store import proposals as store_proposals
 from keeps.store import scopes as store_scopes
 from keeps.store import tables as store_tables
 from keeps.store.commit import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """A context that asks before it keeps, with its owner and its agent."""
+
+    context: Context
+    owner: Caller
+    agent: Caller
+
+
+async def people(rt: Runtime) -> People:
+    """Such a context, new."""
+    made = await contexts.bootstrap(rt, "deliberate", policy="deliberate")
+    owner = await authenticate(rt, made.context, made.owner_key, None)
+    agent = await authenticate(rt, made.context, made.agent_key, None)
+    return People(owner.context, owner.caller, agent.caller)
 
 
 def scope_of(*paths: str) -> Scope:

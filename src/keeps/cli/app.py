@@ -30,6 +30,8 @@ COMMANDS: Final = {
     "why": "keeps.cli.why",
     "traces": "keeps.cli.why",
     "entities": "keeps.cli.look",
+    "inbox": "keeps.cli.inbox",
+    "promote": "keeps.cli.promote",
     "forget": "keeps.cli.forget",
     "mode": "keeps.cli.mode",
     "export": "keeps.cli.export",
