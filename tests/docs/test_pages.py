@@ -28,6 +28,7 @@ NOT_RUN = {
     ("docs/explanation/where-the-bytes-lie.md", 'grep -r -a -c "thatword" memory/*/finder/'): "the tutorial runs it",
     ("docs/reference/archive.md", "keeps backup --data DIR FILE"): _FORM,
     ("docs/reference/library.md", "from keeps import Client, Memory, SyncMemory"): "names the doors",
+    ("docs/reference/library.md", "from keeps.loop import ByQuestion, ByRule, Pseudonyms, Selec"): "names the doors",
     ("docs/tutorial/first-memory.md", "make venv"): _SETS_UP,
 }
 
