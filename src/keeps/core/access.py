@@ -93,6 +93,17 @@ def parse_kind(value: object) -> PrincipalKind:
         raise Invalid(f"bad kind: use one of {', '.join(PrincipalKind)}") from None
 
 
+def parse_roles(values: Iterable[str]) -> frozenset[Role]:
+    """Roles by their names. Raises: Invalid, also for `subject`, which nobody is made."""
+    try:
+        found = frozenset(map(Role, values))
+    except ValueError:
+        found = frozenset({Role.SUBJECT})
+    if Role.SUBJECT in found:
+        raise Invalid("bad role: use owner, admin or curator")
+    return found
+
+
 def parse_grants(value: object, *, over: Iterable[Pattern] = ()) -> Grants:
     """Grants from `{verb: [pattern]}`, from the object form, or from a flat list of verbs.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final, cast
 
 from keeps.core import setting_keys
@@ -24,6 +25,8 @@ RESERVED_NAMESPACES: Final = frozenset({"spectron", "control", "system"})
 
 MAX_CONFIG_BYTES: Final = 64 * 1024
 MAX_DESCRIPTION_CHARS: Final = 2000
+TRACE_ENDS: Final = "trace_text_ends_s"
+"""When texts of questions are kept no more, seconds since 1970; the service writes it beside `trace_text`."""
 
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -102,6 +105,12 @@ def mode_of(config: Mapping[str, Any]) -> IndexMode:
 def embedder_of(config: Mapping[str, Any], default: str) -> str:
     """The name of what turns the context's texts into vectors."""
     return str(config.get("embedder") or default)
+
+
+def keeps_questions(config: Mapping[str, Any], now: datetime) -> bool:
+    """True while the texts of questions are kept in traces."""
+    wanted, ends = config.get("trace_text"), config.get(TRACE_ENDS)
+    return wanted is True or (isinstance(wanted, str) and isinstance(ends, int) and now.timestamp() < ends)
 
 
 def min_score_of(config: Mapping[str, Any]) -> float:

@@ -14,6 +14,7 @@ from keeps.core.errors import Invalid, Unprocessable
 from keeps.core.generations import IndexMode
 from keeps.core.packing import SensitiveUse, Tainted, Unconfirmed
 from keeps.core.policy import History, Preset
+from keeps.core.sensitive import TOPICS
 from keeps.core.settings import Kill, Settings, is_looser, is_named, rule_of
 from keeps.core.text import fold
 
@@ -23,7 +24,6 @@ MAX_RETENTION_DAYS: Final = 3650
 MAX_TRACE_HOURS: Final = 72
 MAX_RULES: Final = 200
 MAX_AGENTS: Final = 1000
-MAX_TOPICS: Final = 100
 MAX_KINDS: Final = 32
 MAX_EMBEDDER_CHARS: Final = 200
 _MAX_URL_CHARS: Final = 2000
@@ -77,6 +77,10 @@ def _names(most: int, fits: Fits = is_named) -> Fits:
 
 def _kind_name(value: object) -> bool:
     return isinstance(value, str) and kinds.is_name(value)
+
+
+def _topic(value: object) -> bool:
+    return value in TOPICS
 
 
 def _trace_text(value: object) -> bool:
@@ -136,7 +140,7 @@ _CONSENT_KEYS: Final = (
         wanted="an object: a budget for each principal named",
     ),
     Key(path="kill", fits=_one_of(Kill), wanted="none, no_prompt, no_write or both"),
-    Key(path="home_topics", fits=_names(MAX_TOPICS), wanted=f"a list of at most {MAX_TOPICS} topics"),
+    Key(path="home_topics", fits=_names(len(TOPICS), _topic), wanted=f"a list of some of {', '.join(sorted(TOPICS))}"),
     Key(path="sensitive_min_score", fits=_share, wanted="between 0 and 1"),
     Key(path="kinds", fits=_names(MAX_KINDS, _kind_name), wanted=f"a list of at most {MAX_KINDS} names of kinds"),
     Key(
@@ -338,7 +342,8 @@ def flat(document: Mapping[str, Any]) -> dict[str, Any]:
 def changed_paths(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """The paths at which two documents differ, in order."""
     one, other = flat(before), flat(after)
-    return sorted(path for path in one.keys() | other.keys() if one.get(path) != other.get(path))
+    paths = one.keys() | other.keys()
+    return sorted(path for path in paths if one.get(path) != other.get(path))
 
 
 _SECRET: Final = frozenset({"webhook_url"})

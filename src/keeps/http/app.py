@@ -8,12 +8,15 @@ from fastapi import FastAPI
 
 from keeps.http.idempotency import Reservations
 from keeps.http.routes import (
+    audit,
     collections,
     contexts,
+    controls,
     entities,
     facts,
     forget,
     health,
+    inbox,
     index,
     inspect,
     keys,
@@ -25,6 +28,7 @@ from keeps.http.routes import (
     runs,
     scopes,
     sessions,
+    settings,
     traces,
 )
 from keeps.http.shell import ShellSettings, hosts_for, new_app
@@ -40,9 +44,13 @@ _ROUTERS = (
     managed.router,
     reserved.management,
     me.router,
+    controls.router,
+    settings.router,
+    audit.router,
     index.router,
     facts.router,
     query.router,
+    inbox.router,
     forget.router,
     sessions.router,
     entities.router,

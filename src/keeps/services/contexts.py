@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from keeps.core import contexts as core_contexts
-from keeps.core.access import Grants, Principal, PrincipalId, PrincipalKind, Role, Verb
+from keeps.core.access import Grants, KeyId, Principal, PrincipalId, PrincipalKind, Role, Verb
 from keeps.core.contexts import MAX_DESCRIPTION_CHARS, RESERVED_NAMESPACES
 from keeps.core.errors import Conflict, Invalid, NotFound, Unprocessable
 from keeps.core.scopes import EVERYTHING, Pattern, ScopePath
 from keeps.core.text import fold
-from keeps.services import access
-from keeps.services.access import ADMIN, SYSTEM, Minted
+from keeps.services import access, settings
+from keeps.services.access import ADMIN, SYSTEM, Authority, ManagementCaller, Minted
 from keeps.services.runtime import Runtime, new_id
 from keeps.store import commit as store_commit
 from keeps.store import contexts as store_contexts
@@ -40,6 +40,7 @@ _ALL: Final[Grants] = dict.fromkeys(Verb, (EVERYTHING,))
 _AGENT_VERBS: Final = (Verb.MEMORY_READ, Verb.MEMORY_WRITE, Verb.MEMORY_FORGET)
 _AGENT_GRANTS: Final[Grants] = {verb: (Pattern(OWNER_HOME, subtree=True),) for verb in _AGENT_VERBS}
 _SETUP: Final = "setup"
+_ITSELF: Final = ManagementCaller(KeyId("itself"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,29 +201,30 @@ async def list_all(rt: Runtime) -> list[ContextRow]:
     return [_effective(row) for row in await store_contexts.list_all(rt.control)]
 
 
-async def patch(rt: Runtime, context_id: str, change: ContextChange) -> ContextRow:
-    """The context as changed; it holds at once. Raises: NotFound, Invalid."""
+async def patch(rt: Runtime, context_id: str, change: ContextChange, *, by: Authority | None = None) -> ContextRow:
+    """The context as changed; it holds at once. `by`: who changed it, for the audit; the service itself without.
+
+    The configuration and the settings of a context are one document. Raises: NotFound, Invalid.
+    """
+    _check_description(change.description)
+    await _row(rt, context_id)
+    if change.config:
+        await settings.manage(rt, await rt.context(context_id), by or _ITSELF, change.config)
     async with rt.registering:
         row = await _row(rt, context_id)
-        _check_description(change.description)
-        config = core_contexts.merged(row.config, change.config or {})
-        core_contexts.check_config(config)
-        _check_embedder(rt, config)
         blocked = change.enforcement_blocked
         changed = replace(
             row,
             description=row.description if change.description is None else change.description,
-            config=config,
             enforcement_blocked=row.enforcement_blocked if blocked is None else blocked,
         )
-        batch = Batch(at=rt.clock())
-        batch.puts.append({"id": RecordID("context", row.id), "row": store_contexts.to_row(changed)})
-        await rt.commit_control(batch)
+        if changed != row:
+            batch = Batch(at=rt.clock())
+            batch.puts.append({"id": RecordID("context", row.id), "row": store_contexts.to_row(changed)})
+            await rt.commit_control(batch)
         opened = rt.contexts.get(context_id)
         if opened is not None:
-            opened.config = changed.config
             opened.enforcement_blocked = changed.enforcement_blocked
-            await opened.vectors.configure(changed.config)
     return _effective(changed)
 
 

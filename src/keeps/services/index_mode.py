@@ -39,7 +39,7 @@ async def switch(rt: Runtime, context: Context, caller: Caller, wanted: Switch) 
     named = {"mode": wanted.mode, "embedder": wanted.embedder}
     config: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     if config:
-        await contexts.patch(rt, context.id, ContextChange(config=config))
+        await contexts.patch(rt, context.id, ContextChange(config=config), by=caller)
     return await context.vectors.status()
 
 

@@ -15,18 +15,22 @@ from keeps.core import access as core_access
 from keeps.core.access import (
     Caller,
     Grants,
+    KeyId,
     Principal,
     PrincipalId,
     PrincipalKind,
     Region,
+    Role,
     Verb,
     parse_grants,
     region_of,
 )
-from keeps.core.errors import Conflict, Forbidden, NotFound, StaleHead
+from keeps.core.audit import Entry
+from keeps.core.errors import Conflict, Forbidden, Invalid, NotFound, StaleHead
 from keeps.core.pages import Page, PageRequest, page_of
 from keeps.core.scopes import EVERYTHING, Pattern, ScopePath
 from keeps.core.text import clean_name
+from keeps.services import audit, roles
 from keeps.services.access import ADMIN, SYSTEM, Authority, ManagementCaller
 from keeps.services.runtime import MAX_REPLANS, Context, Runtime, new_id
 from keeps.store import keys as store_keys
@@ -39,6 +43,7 @@ from keeps.store.principals import GrantEvent, StoredPrincipal
 _TICK: Final = timedelta(microseconds=1)
 _ALL: Final[Grants] = dict.fromkeys(Verb, (EVERYTHING,))
 _MANAGEMENT: Final = Principal(id=PrincipalId("management"), display_name="management", grants=_ALL)
+_MANAGING_ALL: Final = Caller(principal=_MANAGEMENT, key_id=KeyId("management"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +56,7 @@ class NewPrincipal:
     grants: object = None
     home: ScopePath | None = None
     trusted_writer: bool = False
+    roles: frozenset[Role] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +68,12 @@ class PrincipalChange:
     grants: object = None
     home: ScopePath | None = None
     trusted_writer: bool | None = None
+    roles: frozenset[Role] | None = None
+
+    @property
+    def beside_grants(self) -> bool:
+        """True when it changes only what an admin or owner of the context decides: roles, and who is vouched for."""
+        return self.display_name is None and self.kind is None and self.grants is None and self.home is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +90,14 @@ async def create(rt: Runtime, context: Context, who: Authority, request: NewPrin
     Raises:
         Forbidden: the caller manages no grants, or gives more than it may.
         Conflict: the display name is taken, or the external id by a principal the caller cannot see.
-        Invalid: a bad name or grant; only management may vouch for a writer.
+        Invalid: a bad name or grant.
     """
     powers = _managing(who)
     name = clean_name(request.display_name, what="a display name")
     external = None if request.external_id is None else clean_name(request.external_id, what="an external id")
     grants = parse_grants(request.grants, over=_below(request.home))
     _check_gift(powers, grants, request.home)
-    if request.trusted_writer and isinstance(who, Caller):
-        raise Forbidden("only management can vouch for a writer")
+    await _check_roles(rt, context, who, request.roles, frozenset(), request.trusted_writer, request.kind)
     if external is not None and (known := await store_principals.find_external(context.db, external)) is not None:
         return _made_before(powers, known.principal)
     now = rt.clock()
@@ -98,8 +109,10 @@ async def create(rt: Runtime, context: Context, who: Authority, request: NewPrin
         home=request.home,
         external_id=external,
         trusted_writer=request.trusted_writer,
+        roles=request.roles,
     )
     batch = Batch(at=now)
+    batch.entries.append(_entry(who, "principal.create", principal))
     _add(batch, StoredPrincipal(principal=principal, created_at=now, updated_at=now), _name_of(who))
     _register(context, batch, request.home)
     try:
@@ -131,12 +144,23 @@ async def list_page(rt: Runtime, context: Context, who: Authority, page: PageReq
 
 
 async def patch(
-    rt: Runtime, context: Context, who: ManagementCaller, principal_id: PrincipalId, change: PrincipalChange
+    rt: Runtime, context: Context, who: Authority, principal_id: PrincipalId, change: PrincipalChange
 ) -> Principal:
-    """The principal as changed; it holds at once.
+    """The principal as changed; it holds at once. Within a context only roles and who is vouched for can be changed.
 
-    Raises: NotFound; Forbidden for `system`; Conflict for a display name that is taken; Invalid.
+    Raises: NotFound; Forbidden for `system`, for roles unless an owner gives them, for a writer unless an admin vouches
+    for it; Conflict for a display name that is taken, and for the first owner's own role; Invalid.
     """
+    if isinstance(who, Caller) and not change.beside_grants:
+        raise Forbidden("name, kind, home and all grants of a principal are changed with a management key")
+    stored = await store_principals.find(context.db, principal_id)
+    if stored is None:
+        raise _unknown(principal_id)
+    held, kind = stored.principal.roles, change.kind or stored.principal.kind
+    vouched = change.trusted_writer is not None and change.trusted_writer != stored.principal.trusted_writer
+    await _check_roles(rt, context, who, held if change.roles is None else change.roles, held, vouched, kind)
+    if principal_id == roles.FIRST_OWNER and change.roles is not None and Role.OWNER not in change.roles:
+        raise Conflict("the first owner stays one: a context without an owner could not be set any more")
 
     def changed(principal: Principal) -> Principal:
         home = principal.home if change.home is None else change.home
@@ -151,9 +175,10 @@ async def patch(
             else parse_grants(change.grants, over=_below(home) or _patterns(principal.grants)),
             home=home,
             trusted_writer=principal.trusted_writer if writer is None else writer,
+            roles=principal.roles if change.roles is None else change.roles,
         )
 
-    return await _change(rt, context, who, principal_id, changed)
+    return await _change(rt, context, who, principal_id, changed, decided=change.beside_grants)
 
 
 async def delete(rt: Runtime, context: Context, who: ManagementCaller, principal_id: PrincipalId) -> None:
@@ -167,6 +192,7 @@ async def delete(rt: Runtime, context: Context, who: ManagementCaller, principal
         batch = Batch(at=rt.clock())
         batch.guards.append({"id": store_principals.record_id(principal_id), "rev": stored.rev})
         batch.deletes.append(store_principals.record_id(principal_id))
+        batch.entries.append(_entry(who, "principal.delete", stored.principal))
         for key in await store_keys.list_of(context.db, principal_id):
             batch.deletes += [store_keys.record_id(key.id), store_keys.usage_id(key.id)]
         try:
@@ -249,9 +275,12 @@ async def _change(
     who: Authority,
     principal_id: PrincipalId,
     changed: Callable[[Principal], Principal],
+    *,
+    decided: bool = False,
 ) -> Principal:
-    """Change a principal, again when somebody else came first, and write down what its grants gained and lost."""
-    powers = _managing(who)
+    """Change a principal, again when somebody else came first, and write down what its grants gained and lost.
+    `decided`: whether the caller may was settled by its role."""
+    powers = _MANAGING_ALL if decided else _managing(who)
     for attempt in range(1, MAX_REPLANS + 1):
         stored = await _visible(context, powers, principal_id)
         if principal_id == SYSTEM:
@@ -267,6 +296,7 @@ async def _change(
         batch.guards.append({"id": store_principals.record_id(principal_id), "rev": stored.rev})
         batch.puts.append({"id": store_principals.record_id(principal_id), "row": store_principals.to_row(updated)})
         _add_events(batch, store_principals.changes_between(stored.principal.grants, after.grants, at), after, who)
+        batch.entries.append(_entry(who, _act(stored.principal, after), after))
         _register(context, batch, after.home)
         try:
             await context.commit(batch)
@@ -280,6 +310,48 @@ async def _change(
         await _move_in(context)
         return _shown(after, powers)
     raise AssertionError("unreachable")
+
+
+async def _check_roles(
+    rt: Runtime,
+    context: Context,
+    who: Authority,
+    wanted: frozenset[Role],
+    held: frozenset[Role],
+    vouched: bool,
+    kind: PrincipalKind,
+) -> None:
+    """Raises: Forbidden unless an owner changes roles, and an admin vouches for a writer; Invalid for a role that one
+    of that kind cannot have."""
+    allowed = _ROLES_OF_KIND.get(kind, frozenset[Role]())
+    if not wanted - held <= allowed:
+        raise Invalid(f"a principal of kind {kind} can have {' or '.join(sorted(allowed)) or 'no role'}")
+    if wanted != held and not roles.is_owner(context, who):
+        await audit.denied(rt, context, who, "principal.roles", "principals")
+        raise Forbidden("roles are given and taken by an owner of the context")
+    if vouched and not roles.is_admin(context, who):
+        await audit.denied(rt, context, who, "principal.trust", "principals")
+        raise Forbidden("only an owner or an admin of the context, or management, can vouch for a writer")
+
+
+_ROLES_OF_KIND: Final = {
+    PrincipalKind.HUMAN: frozenset({Role.OWNER, Role.ADMIN, Role.CURATOR}),
+    PrincipalKind.SERVICE: frozenset({Role.ADMIN}),
+}
+"""Nobody is made a subject: everybody is, of what lies under their home."""
+
+
+def _act(before: Principal, after: Principal) -> str:
+    """What the audit calls a change."""
+    if before.roles != after.roles:
+        return "principal.roles"
+    if before.trusted_writer != after.trusted_writer:
+        return "principal.trust"
+    return "principal.grants" if before.grants != after.grants else "principal.change"
+
+
+def _entry(who: Authority, action: str, principal: Principal) -> Entry:
+    return Entry(actor=_name_of(who), action=action, target=f"principal:{principal.id}")
 
 
 async def _move_in(context: Context) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from keeps.services import audit
 from keeps.services.reconcile import fingerprint_of, texts_of
 from keeps.services.remember import turn_texts
 from keeps.services.runtime import Context, Runtime
@@ -23,7 +24,10 @@ _TURN: Final = "turn"
 
 
 async def rehash(rt: Runtime, context: Context) -> int:
-    """Make every keyed hash of a text again from the text; how many rows have some."""
+    """Make every keyed hash of a text again from the text; how many rows have some.
+
+    The audit goes on under the new key, and says from where.
+    """
     done = 0
     for name in (*store_facts.FACT_TABLES, _TURN, _PROPOSAL):
         async for rows in store_tables.pages(context.db, Table(name, edges=False)):
@@ -33,6 +37,7 @@ async def rehash(rt: Runtime, context: Context) -> int:
             if batch.patches:
                 await context.commit(batch)
             done += len(batch.patches)
+    await audit.restart(rt, context, why="pepper", new_key=True)
     return done
 
 

@@ -11,11 +11,14 @@ from typing import Final
 
 from keeps.core.access import Caller, Principal, PrincipalId, PrincipalKind, Role
 from keeps.core.scopes import ScopePath
-from keeps.services.access import ADMIN, Authority, ManagementCaller
+from keeps.services.access import ADMIN, SYSTEM, Authority, ManagementCaller
 from keeps.services.runtime import Context
 
 FIRST_OWNER: Final = PrincipalId("owner")
 """The person a context begins with; an owner also in contexts that were made before there were roles."""
+
+RESERVED: Final = frozenset({SYSTEM, ADMIN})
+"""Principals that stand for the service itself."""
 
 _MAY_ADMINISTER: Final = frozenset({PrincipalKind.HUMAN, PrincipalKind.SERVICE})
 

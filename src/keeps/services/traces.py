@@ -93,7 +93,7 @@ def keep(rt: Runtime, context: Context, trace: ReadTrace) -> None:
 
 def keeps_text(context: Context) -> bool:
     """True where the texts of questions are kept in traces."""
-    return context.config.get("trace_text") is True
+    return core_contexts.keeps_questions(context.config, context.clock())
 
 
 def retention(context: Context) -> timedelta:

@@ -95,5 +95,16 @@ async def count_unasked(db: Db) -> int:
     return _count((await db.run(_UNASKED, timeout_s=35.0))[0])
 
 
+async def is_used(db: Db, kind: str) -> bool:
+    """True when a memory or a proposal has the kind."""
+    found = await db.run(
+        "SELECT VALUE id FROM attribute WHERE kind = $kind LIMIT 1 TIMEOUT 20s;"
+        "SELECT VALUE id FROM proposal WHERE row.kind = $kind LIMIT 1 TIMEOUT 20s;",
+        timeout_s=45.0,
+        kind=kind,
+    )
+    return any(found)
+
+
 def _count(rows: list[Record]) -> int:
     return int(rows[0]["count"]) if rows else 0

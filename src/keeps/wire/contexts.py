@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 from pydantic import ConfigDict, Field
 
 from keeps.core.access import Principal, grants_to_wire
-from keeps.services import keys
+from keeps.services import keys, roles
 from keeps.services.contexts import ContextChange, NewContext
 from keeps.services.keys import MAX_TTL_S, NewAccessToken, NewKey
 from keeps.store.contexts import ContextRow
@@ -130,6 +130,7 @@ class ManagedPrincipalOut(ManagementOut):
     external_id: str | None = None
     home: str | None = None
     trusted_writer: bool = False
+    roles: list[str] | None = None
 
     @classmethod
     def of(cls, principal: Principal) -> Self:
@@ -141,6 +142,7 @@ class ManagedPrincipalOut(ManagementOut):
             external_id=principal.external_id,
             home=principal.home,
             trusted_writer=principal.trusted_writer,
+            roles=sorted(roles.held_by(principal)) or None,
         )
 
 

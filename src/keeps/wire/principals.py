@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field
 
-from keeps.core.access import Caller, Principal, Verb, grants_to_wire, parse_kind, parse_verb
+from keeps.core.access import Caller, Principal, Verb, grants_to_wire, parse_kind, parse_roles, parse_verb
 from keeps.core.scopes import Pattern, parse_path, parse_pattern
 from keeps.wire.base import Instant, WireIn, WireOut, example
 from keeps.wire.late import Late
 from keeps.wire.pages import PageMeta, PageQuery
 
 if TYPE_CHECKING:
-    from keeps.services import principals
+    from keeps.services import principals, roles
     from keeps.services.principals import NewPrincipal, PrincipalChange
 else:
     principals = Late("keeps.services.principals")
+    roles = Late("keeps.services.roles")
 
 
 class PrincipalIn(WireIn):
@@ -33,6 +33,8 @@ class PrincipalIn(WireIn):
     kind: str | None = None
     grants: Any = None
     home: str | None = None
+    trusted_writer: bool = False
+    roles: tuple[str, ...] = ()
 
     def to_core(self) -> NewPrincipal:
         """The principal this asks for. Raises: Invalid."""
@@ -42,17 +44,9 @@ class PrincipalIn(WireIn):
             kind=parse_kind(self.kind),
             grants=self.grants,
             home=None if self.home is None else parse_path(self.home),
+            trusted_writer=self.trusted_writer,
+            roles=parse_roles(self.roles),
         )
-
-
-class ManagedPrincipalIn(PrincipalIn):
-    """The same for management, which may also vouch for a writer."""
-
-    trusted_writer: bool = False
-
-    def to_core(self) -> NewPrincipal:
-        """The principal this asks for. Raises: Invalid."""
-        return replace(super().to_core(), trusted_writer=self.trusted_writer)
 
 
 class PrincipalChangeIn(WireIn):
@@ -65,6 +59,7 @@ class PrincipalChangeIn(WireIn):
     grants: Any = None
     home: str | None = None
     trusted_writer: bool | None = None
+    roles: tuple[str, ...] | None = None
 
     def to_core(self) -> PrincipalChange:
         """The change this asks for. Raises: Invalid."""
@@ -74,6 +69,7 @@ class PrincipalChangeIn(WireIn):
             grants=self.grants,
             home=None if self.home is None else parse_path(self.home),
             trusted_writer=self.trusted_writer,
+            roles=None if self.roles is None else parse_roles(self.roles),
         )
 
 
@@ -105,6 +101,8 @@ class PrincipalOut(WireOut):
     display_name: str
     grants: dict[str, list[str]]
     home: str | None = None
+    trusted_writer: bool | None = None
+    roles: list[str] | None = None
 
     @classmethod
     def of(cls, principal: Principal) -> Self:
@@ -114,6 +112,8 @@ class PrincipalOut(WireOut):
             display_name=principal.display_name,
             grants=grants_to_wire(principal.grants),
             home=principal.home,
+            trusted_writer=principal.trusted_writer or None,
+            roles=sorted(roles.held_by(principal)) or None,
         )
 
 
@@ -140,6 +140,7 @@ class MeOut(WireOut):
     token_grants: dict[str, list[str]] | None = None
     delegated_principal_id: str | None = None
     home: str | None = None
+    roles: list[str] | None = None
 
     @classmethod
     def of(cls, caller: Caller) -> Self:
@@ -152,4 +153,5 @@ class MeOut(WireOut):
             token_grants=None if caller.key_grants is None else grants_to_wire(caller.key_grants),
             delegated_principal_id=caller.delegate,
             home=caller.home,
+            roles=sorted(roles.of_caller(caller)) or None,
         )

@@ -60,7 +60,7 @@ async def change_context(
     body: Annotated[ManagedContextPatchIn, Depends(JsonBody(ManagedContextPatchIn))],
 ) -> Response:
     """Change a context; its configuration is laid over what is there."""
-    return reply(ManagedContextOut.of(await contexts.patch(call.rt, context_id, body.to_core())))
+    return reply(ManagedContextOut.of(await contexts.patch(call.rt, context_id, body.to_core(), by=call.caller)))
 
 
 @router.delete("/contexts/{context_id:segment}", status_code=204)

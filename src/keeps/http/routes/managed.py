@@ -24,7 +24,7 @@ from keeps.wire.contexts import (
     ManagementOut,
 )
 from keeps.wire.keys import KeyTtlQuery
-from keeps.wire.principals import GrantIn, ManagedPrincipalIn, PrincipalChangeIn
+from keeps.wire.principals import GrantIn, PrincipalChangeIn, PrincipalIn
 
 router = APIRouter(prefix="/api/v1/contexts/{context_id:segment}", tags=["management: principals and keys"])
 Ttl = Annotated[KeyTtlQuery, Depends(QueryOf(KeyTtlQuery))]
@@ -44,7 +44,7 @@ async def list_principals(context_id: str, call: AdminCall) -> Response:
 
 @router.post("/principals", status_code=201, response_model=ManagedPrincipalOut)
 async def create_principal(
-    context_id: str, call: AdminCall, body: Annotated[ManagedPrincipalIn, Depends(JsonBody(ManagedPrincipalIn))]
+    context_id: str, call: AdminCall, body: Annotated[PrincipalIn, Depends(JsonBody(PrincipalIn))]
 ) -> Response:
     """Make a principal; with an external id that is known, the one that has it comes back with 200."""
     context = await call.rt.context(context_id)

@@ -19,6 +19,7 @@ from keeps.wire.principals import (
     EffectiveOut,
     EffectiveQuery,
     GrantIn,
+    PrincipalChangeIn,
     PrincipalIn,
     PrincipalListOut,
     PrincipalOut,
@@ -61,6 +62,15 @@ async def get_principal(principal: str, call: DataCall) -> Response:
     """One principal."""
     found = await principals.get(call.rt, call.context, call.caller, _id(principal))
     return reply(PrincipalOut.of(found))
+
+
+@router.patch("/{principal:segment}", response_model=PrincipalOut)
+async def change_principal(
+    principal: str, call: DataCall, body: Annotated[PrincipalChangeIn, Depends(JsonBody(PrincipalChangeIn))]
+) -> Response:
+    """Give and take roles, for owners; vouch for a writer, for admins too. The rest is for management."""
+    changed = await principals.patch(call.rt, call.context, call.caller, _id(principal), body.to_core())
+    return reply(PrincipalOut.of(changed))
 
 
 @router.get("/{principal:segment}/effective", response_model=EffectiveOut)
