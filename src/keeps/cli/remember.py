@@ -14,7 +14,7 @@ from keeps.cli.reach import Reach, Reaching, moment, said
 from keeps.client import Client
 from keeps.core.entities import EntityType, normalise_type, parse_ref
 from keeps.core.summaries import NOTE_PREFIX
-from keeps.wire.facts import FactsOut
+from keeps.wire.facts import WAITING, FactsOut
 
 app = typer.Typer()
 
@@ -89,9 +89,14 @@ def fact_of(who: str, key: str, value: str) -> dict[str, object]:
 
 
 def _tell(console: Console, done: FactsOut) -> None:
+    for left in done.dropped or ():
+        console.print(said(f"Not kept: what was said ({left.reason})", "yellow"))
+    for name in done.removed or ():
+        console.print(said(f"Left out: a secret ({name})", "yellow"))
     found = done.extraction
     if found is None:
-        console.print(f"Kept as said: turn:{done.turn_id}")
+        if done.turn_id is not None:
+            console.print(f"Kept as said: turn:{done.turn_id}")
         return
     corrected = {(change.entity_id, change.key): change.old_value for change in found.corrections}
     for fact in found.attributes:
@@ -101,6 +106,12 @@ def _tell(console: Console, done: FactsOut) -> None:
             line += said(f" (was: {corrected[fact.entity_id, fact.key]})", "dim")
         console.print(line)
         console.print(said(f"  attribute:{about}/{fact.key}", "dim"))
+    waiting = [proposal.text for proposal in found.proposals or ()]
+    for text in waiting:
+        console.print(said(f"Waits for a yes: {text} (keeps inbox)", "yellow"))
+    for left in found.dropped or ():
+        console.print(said(f"Not kept: {left.reason}", "yellow"))
     doubts: Sequence[tuple[str, str]] = [(doubt.about, doubt.reason) for doubt in found.uncertainties]
     for about, reason in doubts:
-        console.print(said(f"Not settled: {about} ({reason})", "yellow"))
+        if about not in waiting or reason != WAITING:
+            console.print(said(f"Not settled: {about} ({reason})", "yellow"))

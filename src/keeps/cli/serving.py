@@ -13,6 +13,7 @@ import typer
 
 from keeps.cli.reach import note
 from keeps.config import Config
+from keeps.core.policy import Preset
 from keeps.memory import DEFAULT_CONTEXT
 from keeps.owning import Owned, owning
 from keeps.services import contexts
@@ -21,10 +22,10 @@ from keeps.services.contexts import Bootstrapped
 from keeps.services.runtime import open_runtime
 from keeps.store.owner import FolderLock
 
-_MEANS: Final[Mapping[str, str]] = {
-    "deliberate": "what agents write waits for the person it is about",
-    "operational": "what agents write about a person waits for that person; the rest is kept, labelled as unconfirmed",
-    "automatic": "what agents write is kept without asking, labelled as unconfirmed",
+_MEANS: Final[Mapping[Preset, str]] = {
+    Preset.DELIBERATE: "what agents write waits until a person says yes (keeps inbox)",
+    Preset.OPERATIONAL: "what agents write about a person waits for that person; the rest is kept, not confirmed",
+    Preset.AUTOMATIC: "what agents write is kept without asking, labelled as unconfirmed",
 }
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -60,7 +61,8 @@ def _tell(config: Config, owned: Owned, host: str, waiting: int) -> None:
     if owned.minted is not None:
         tell_keys(owned.minted)
     typer.echo(f"keeps {version('keeps')} answers at {owned.endpoint}, from {config.data}")
-    typer.echo(f"policy         {config.policy}: {_MEANS[config.policy]}")
+    for line in _policies(config, owned):
+        typer.echo(f"policy         {line}")
     typer.echo(f"pending        {waiting} {'proposal waits' if waiting == 1 else 'proposals wait'} for a decision")
     typer.echo(f"docs           {owned.endpoint}/docs")
     if not _is_loopback(host):
@@ -68,6 +70,17 @@ def _tell(config: Config, owned: Owned, host: str, waiting: int) -> None:
             f"keeps: {host} lets other machines in, and what they send is not encrypted: anyone on the way can read "
             "keys and memories. Put a proxy with TLS in front, or listen on 127.0.0.1."
         )
+
+
+def _policies(config: Config, owned: Owned) -> list[str]:
+    """What holds in the contexts that are served, a line for each policy, with their names when there are several."""
+    contexts_of: dict[Preset, list[str]] = {}
+    for context in owned.rt.contexts.values():
+        contexts_of.setdefault(context.consent.settings.policy, []).append(context.id)
+    if len(contexts_of) <= 1:
+        policy = next(iter(contexts_of), Preset(config.policy))
+        return [f"{policy}: {_MEANS[policy]}"]
+    return [f"{policy}: {_MEANS[policy]} ({', '.join(sorted(names))})" for policy, names in sorted(contexts_of.items())]
 
 
 def tell_keys(minted: Bootstrapped) -> None:
