@@ -89,7 +89,7 @@ async def test_tools_are_listed_with_schemas_and_hints(place: Place, mode: str) 
     assert properties == {
         "remember": {"text", "session_id", "scope", "labels", "infer"},
         "recall": {"query", "k", "mode", "lens", "labels"},
-        "context": {"query", "k", "lens", "labels"},
+        "context": {"query", "k", "max_tokens", "lens", "labels"},
         "forget": {"query", "purge", "dry_run"},
         "inspect": {"ref"},
     }

@@ -55,6 +55,9 @@ class RecallIn(Input):
 class ContextIn(Input):
     query: Annotated[str, Field(description="What the person asks or speaks about now.")]
     k: K = K_DEFAULT
+    max_tokens: Annotated[
+        int | None, Field(ge=0, le=8000, description="How long the block may be; it only shortens it.")
+    ] = None
     lens: Scopes = None
     labels: Labels = None
 

@@ -89,7 +89,8 @@ async def _recall(memory: Client, asked: RecallIn) -> Shown:
 
 
 async def _context(memory: Client, asked: ContextIn) -> Shown:
-    found = await memory.context(asked.query, **_asked(asked))
+    budget = None if asked.max_tokens is None else {"maxTokens": asked.max_tokens}
+    found = await memory.context(asked.query, budget=budget, **_asked(asked))
     data = {name: value for name, value in _data(found).items() if name in _BLOCK}
     return Shown(rendering.block(found), data | {"trace_id": found.trace_id or ""})
 
@@ -139,7 +140,7 @@ def _failure(status: int, message: str) -> Shown:
 
 
 _RANKED: Final = {"hits", "tier", "queryMs", "trace", "degraded"}
-_BLOCK: Final = {"context", "tier", "queryMs", "pending", "degraded"}
+_BLOCK: Final = {"context", "tier", "queryMs", "pending", "degraded", "offered", "influence", "budgetApplied", "runId"}
 _HITS: Final = {
     "type": "array",
     "items": {
