@@ -272,6 +272,6 @@ class Runs(Noun):
         limit: int | None = None,
         cursor: str | None = None,
     ) -> RunsOut:
-        """A page of runs, the one that began last first: of an agent, in a session, that weighed a memory."""
+        """A page of runs, the one that began last first: of an agent, in a session, that were given a memory."""
         found = await self._get("/runs", agent=agent, sessionId=session, memory=memory, limit=limit, cursor=cursor)
         return RunsOut.parse(found)

@@ -32,7 +32,7 @@ SaveRuns = Callable[[Sequence["Kept"]], Awaitable[None]]
 
 @dataclass(slots=True, eq=False)
 class Kept:
-    """A run in memory. `dirty`: candidates that are not saved yet; `offered_at`, `cited_at`: when, by memory."""
+    """A run in memory. `offered_at`, `cited_at`: when, by memory, as far as that is not saved yet."""
 
     run: Run
     active_at: datetime
@@ -44,7 +44,6 @@ class Kept:
     bad_at: datetime | None = None
     answers: set[tuple[str, ...]] = field(default_factory=set[tuple[str, ...]])
     """What was cited so far, answer by answer: the same again is a retry and counts nothing."""
-    dirty: set[str] = field(default_factory=set[str])
     waits: bool = False
 
     @property
@@ -62,7 +61,6 @@ class Kept:
             if not shown and (before is not None or len(self.candidates) >= MOST_CANDIDATES):
                 continue
             self.candidates[each.memory] = each
-            self.dirty.add(each.memory)
             if shown:
                 self.offered_at[each.memory] = at
 
@@ -78,7 +76,8 @@ class Kept:
         return Saved(
             run=self.run,
             active_at=self.active_at,
-            candidates=[self.candidates[memory] for memory in sorted(self.dirty)],
+            candidates=[self.candidates[memory] for memory in sorted(self.offered_at)],
+            left_out=[each for each in self.candidates.values() if each.inclusion is not Inclusion.INCLUDED],
             offered_at=dict(self.offered_at),
             cited_at=dict(self.cited_at),
             bad=tuple(self.bad),
@@ -87,10 +86,8 @@ class Kept:
 
     def saved(self, what: Saved) -> None:
         """Take note that this much is saved."""
-        for each in what.candidates:
-            if self.candidates.get(each.memory) is each:
-                self.dirty.discard(each.memory)
-                self.offered_at.pop(each.memory, None)
+        for memory in what.offered_at:
+            self.offered_at.pop(memory, None)
         for memory in what.cited_at:
             self.cited_at.pop(memory, None)
 

@@ -226,7 +226,7 @@ async def prune(rt: Runtime, context: Context) -> int:
 # ---------------------------------------------------------------------- looking
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsWanted:
-    """Which runs to list: of an agent, in a session, that weighed a memory (`table:id`)."""
+    """Which runs to list: of an agent, in a session, that were given a memory (`table:id`)."""
 
     agent: str | None = None
     session: str | None = None

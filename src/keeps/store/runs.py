@@ -5,6 +5,7 @@ Saving is no numbered change of the record: nothing follows it, and saving the s
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -28,6 +29,9 @@ _NAMED: Final = ROW_TABLES | {"memory_chunk", "proposal"}
 _READ_S: Final = 15.0
 _SCAN_S: Final = 65.0
 _AT_ONCE: Final = 500
+_ROWS_AT_ONCE: Final = 100
+"""Rows one transaction writes, about: one that writes many times as many takes far more than as many times as long."""
+
 _FIRST_SPAN: Final = 600_000_000
 _LAST_SPAN: Final = 64 * 86_400_000_000
 """Microseconds of time that a page is looked for in: the engine reads all that an index allows, whatever the limit."""
@@ -41,7 +45,8 @@ Moment = tuple[datetime, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """What of a run is to be saved: the run as it is, the candidates that are new or changed, what was cited.
+    """What of a run is to be saved: the run as it is, the candidates that stood in a prompt and are new, all that were
+    left out, what was cited.
 
     `offered_at`, `cited_at`: when, by memory. `bad`: parts of cites that were dropped; `bad_at`: when the last was.
     """
@@ -49,6 +54,7 @@ class Saved:
     run: Run
     active_at: datetime
     candidates: Sequence[Candidate] = ()
+    left_out: Sequence[Candidate] = ()
     offered_at: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
     cited_at: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
     bad: Sequence[str] = ()
@@ -70,42 +76,77 @@ class Stored:
 _SAVE: Final[LiteralString] = (
     "BEGIN;"
     "FOR $r IN $runs { UPSERT $r.id CONTENT $r.row RETURN NONE };"
-    "FOR $m IN $shown {"
-    " LET $was = (SELECT VALUE inclusion FROM ONLY $m.id);"
-    " UPSERT $m.id SET run = $m.run, memory = $m.memory, rank = $m.rank, reason = $m.reason, score = $m.score,"
-    " inclusion = $m.inclusion, origin = $m.origin, at_us = $m.at_us, cited = cited ?? false RETURN NONE;"
-    " IF $was IS NONE OR $was != 'included' {"
-    "  UPSERT $m.use SET memory = $m.memory, agent = $m.agent, day = $m.day, offered = (offered ?? 0) + 1,"
-    "  cited = cited ?? 0, last_us = math::max([last_us ?? 0, $m.last_us]) RETURN NONE } };"
-    "INSERT IGNORE INTO run_memory $weighed RETURN NONE;"
-    "FOR $c IN $cited {"
-    " IF (SELECT VALUE cited FROM ONLY $c.id) = false {"
-    "  UPDATE $c.id SET cited = true RETURN NONE;"
-    "  UPSERT $c.use SET memory = $c.memory, agent = $c.agent, day = $c.day, offered = offered ?? 0,"
-    "  cited = (cited ?? 0) + 1, last_us = math::max([last_us ?? 0, $c.last_us]) RETURN NONE } };"
+    "INSERT INTO run_memory $shown RETURN NONE;"
+    "UPDATE $cited SET cited = true RETURN NONE;"
+    "FOR $u IN $uses {"
+    " UPSERT $u.id SET memory = $u.memory, agent = $u.agent, day = $u.day, offered = (offered ?? 0) + $u.offered,"
+    " cited = (cited ?? 0) + $u.cited, last_us = math::max([last_us ?? 0, $u.last_us]) RETURN NONE };"
     "COMMIT;"
 )
 
 
 async def save(db: Db, runs: Sequence[Saved]) -> None:
-    """Write runs in one transaction. What is counted is counted once a run and memory, however often it is saved."""
-    shown = [(one, each) for one in runs for each in one.candidates if each.inclusion is Inclusion.INCLUDED]
-    weighed = [(one, each) for one in runs for each in one.candidates if each.inclusion is not Inclusion.INCLUDED]
+    """Write runs, a hundred rows or so a transaction. What is counted is counted once a run and memory, however often
+    it is saved; nobody else may save runs meanwhile."""
+    part: list[Saved] = []
+    rows = 0
+    for one in runs:
+        part.append(one)
+        rows += 1 + 2 * len(one.offered_at) + 2 * len(one.cited_at)
+        if rows >= _ROWS_AT_ONCE:
+            await _save(db, part)
+            part, rows = [], 0
+    if part:
+        await _save(db, part)
+
+
+async def _save(db: Db, runs: Sequence[Saved]) -> None:
+    named = {_candidate_id(one.run.id, memory) for one in runs for memory in (*one.offered_at, *one.cited_at)}
+    there = await _there(db, sorted(named, key=key_of))
+    uses: dict[RecordID, dict[str, Any]] = {}
+    shown: list[Record] = []
+    cited: list[RecordID] = []
+    for one in runs:
+        for each in one.candidates:
+            key = _candidate_id(one.run.id, each.memory)
+            if each.memory in one.offered_at and key.id not in there:
+                is_cited = each.memory in one.cited_at
+                shown.append(_candidate_row(one.run, each) | {"cited": is_cited})
+                _count(uses, one.run, each.memory, one.offered_at[each.memory], offered=1, cited=int(is_cited))
+        for memory, at in one.cited_at.items():
+            key = _candidate_id(one.run.id, memory)
+            if there.get(str(key.id)) is False:
+                cited.append(key)
+                _count(uses, one.run, memory, at, cited=1)
     await db.run(
         _SAVE,
         timeout_s=_READ_S,
         runs=[{"id": RecordID(TABLE, one.run.id), "row": to_row(one)} for one in runs],
-        shown=[
-            _candidate_row(one.run, each) | _use(one.run, each.memory, one.offered_at[each.memory])
-            for one, each in shown
-        ],
-        weighed=[_candidate_row(one.run, each) | {"cited": False} for one, each in weighed],
-        cited=[
-            {"id": _candidate_id(one.run.id, memory)} | _use(one.run, memory, at)
-            for one in runs
-            for memory, at in one.cited_at.items()
-        ],
+        shown=shown,
+        cited=cited,
+        uses=list(uses.values()),
     )
+
+
+async def _there(db: Db, ids: Sequence[RecordID]) -> dict[str, bool]:
+    """Candidates that are saved, and whether each was cited."""
+    if not ids:
+        return {}
+    (rows,) = await db.run("SELECT id, cited FROM $ids TIMEOUT 10s;", timeout_s=_READ_S, ids=list(ids))
+    return {key_of(row["id"]): row["cited"] for row in rows}
+
+
+def _count(
+    uses: dict[RecordID, dict[str, Any]], run: Run, memory: str, at: datetime, *, offered: int = 0, cited: int = 0
+) -> None:
+    day = day_of(at)
+    use = _use_id(memory, run.agent, day)
+    so_far = uses.setdefault(
+        use, {"id": use, "memory": memory, "agent": run.agent, "day": day, "offered": 0, "cited": 0, "last_us": 0}
+    )
+    so_far["offered"] += offered
+    so_far["cited"] += cited
+    so_far["last_us"] = max(so_far["last_us"], micros(at))
 
 
 async def find(db: Db, run_id: str) -> Stored | None:
@@ -114,10 +155,12 @@ async def find(db: Db, run_id: str) -> Stored | None:
     if not row:
         return None
     found = (await db.run("SELECT * FROM run_memory WHERE run = $run TIMEOUT 5s;", timeout_s=_READ_S, run=run_id))[0]
+    shown = {row["memory"]: _shown(row) for row in found}
+    left_out = [each for each in _left_out(row["left_out"]) if each.memory not in shown]
     return Stored(
         run=from_row(row),
         active_at=moment(row["active_us"]),
-        candidates=sorted(map(_candidate, found), key=lambda each: (each.rank, each.memory)),
+        candidates=sorted((*shown.values(), *left_out), key=lambda each: (each.rank, each.memory)),
         cited=frozenset(each["memory"] for each in found if each["cited"]),
         bad=tuple(row["bad"]),
         bad_at=None if row.get("bad_us") is None else moment(row["bad_us"]),
@@ -126,7 +169,7 @@ async def find(db: Db, run_id: str) -> Stored | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which runs: of an agent, in a session, that weighed one of these memories; all of them unless said."""
+    """Which runs: of an agent, in a session, that were given one of these memories; all of them unless said."""
 
     agent: str | None = None
     session: str | None = None
@@ -405,6 +448,7 @@ def to_row(saved: Saved) -> Record:
         "latency_ms": run.latency_ms,
         "cites_kept": run.cites_kept,
         "cites_dropped": run.cites_dropped,
+        "left_out": _packed(saved.left_out),
         "bad": list(saved.bad),
         "bad_us": None if saved.bad_at is None else micros(saved.bad_at),
         "outcome": None if run.outcome is None else str(run.outcome),
@@ -451,15 +495,35 @@ def from_row(row: Record) -> Run:
     )
 
 
-def _candidate(row: Record) -> Candidate:
+def _shown(row: Record) -> Candidate:
     return Candidate(
         memory=row["memory"],
         rank=row["rank"],
         reason=Reason(row["reason"]),
         score=row["score"],
-        inclusion=Inclusion(row["inclusion"]),
+        inclusion=Inclusion.INCLUDED,
         origin=row["origin"],
     )
+
+
+def _packed(left_out: Sequence[Candidate]) -> str:
+    """What was weighed and left out, as one text: there are many of them, and nothing looks for one of them."""
+    told = [[each.memory, each.rank, each.reason, each.score, each.inclusion, each.origin] for each in left_out]
+    return json.dumps(told, separators=(",", ":"))
+
+
+def _left_out(text: str) -> list[Candidate]:
+    return [
+        Candidate(
+            memory=memory,
+            rank=rank,
+            reason=Reason(reason),
+            score=score,
+            inclusion=Inclusion(inclusion),
+            origin=origin,
+        )
+        for memory, rank, reason, score, inclusion, origin in json.loads(text)
+    ]
 
 
 def _candidate_row(run: Run, each: Candidate) -> dict[str, Any]:
@@ -470,7 +534,6 @@ def _candidate_row(run: Run, each: Candidate) -> dict[str, Any]:
         "rank": each.rank,
         "reason": str(each.reason),
         "score": float(each.score),
-        "inclusion": str(each.inclusion),
         "origin": each.origin,
         "at_us": micros(run.started_at),
     }
@@ -478,12 +541,6 @@ def _candidate_row(run: Run, each: Candidate) -> dict[str, Any]:
 
 def _candidate_id(run: str, memory: str) -> RecordID:
     return RecordID(CANDIDATES, f"{run}|{memory}")
-
-
-def _use(run: Run, memory: str, at: datetime) -> dict[str, Any]:
-    day = day_of(at)
-    use = _use_id(memory, run.agent, day)
-    return {"memory": memory, "agent": run.agent, "day": day, "use": use, "last_us": micros(at)}
 
 
 def _use_id(memory: str, agent: str, day: str) -> RecordID:

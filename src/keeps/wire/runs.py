@@ -127,7 +127,7 @@ class OutcomeIn(StrictIn):
 
 
 class RunsQuery(PageQuery):
-    """Which runs: of an agent's principal, in a session, that weighed a memory (`attribute:<id>`)."""
+    """Which runs: of an agent's principal, in a session, that were given a memory (`attribute:<id>`)."""
 
     agent: Annotated[str, Field(max_length=200)] | None = None
     session_id: Annotated[str, Field(max_length=200)] | None = None
