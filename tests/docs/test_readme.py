@@ -15,9 +15,10 @@ from tests.docs.test_pages import NOT_RUN
 @pytest.mark.timeout(600)
 def test_the_readme_does_what_it_says(desk: Desk) -> None:
     shown = [b for b in blocks(ROOT / "README.md") if b.language in RUN and b.name not in NOT_RUN]
-    library, waiting, serve, client, curl, commands = (desk.run(block) for block in shown)
+    library, ferry, serve, client, inbox, curl, commands = (desk.run(block) for block in shown)
 
-    first, newer, older, *block = library.splitlines()
+    unseen, asked, first, newer, older, *block = library.splitlines()
+    assert (unseen, asked) == ("0", "Mara's role is deckhand.")
     assert first == "Mara's role is harbour pilot."
     assert f"print(found.hits[0].text)  # {first}" in shown[0].text
     assert newer.startswith("harbour pilot ")
@@ -26,13 +27,16 @@ def test_the_readme_does_what_it_says(desk: Desk) -> None:
     assert older.endswith(newer.removeprefix("harbour pilot ").removesuffix(" None"))
     assert "The rye starter lives in the cellar." in "\n".join(block)
 
-    assert waiting.strip() == "The ferry leaves at seven."
+    assert ferry.strip() == "The ferry leaves at seven."
 
     assert f"answers at http://127.0.0.1:{desk.port}" in serve
-    assert client.strip() == "Mara moved to Almenäs in June."
-    assert json.loads(curl)["hits"][0]["text"] == "Mara moved to Almenäs in June."
+    assert "policy         deliberate: " in serve
+    assert client.strip() == "[{'about': 'Mara likes rye bread.', 'reason': 'waits for approval'}]"
+    assert f"print(done.extraction.uncertainties)  # {client.strip()}" in shown[3].text
+    assert "Mara likes rye bread." in inbox
+    assert json.loads(curl)["hits"][0]["text"] == first
     desk.env["PATH"] = os.pathsep.join([str(STANDINS), desk.env["PATH"]])  # what a machine without curl uses
-    assert json.loads(desk.run(shown[4]))["hits"][0]["text"] == "Mara moved to Almenäs in June."
+    assert json.loads(desk.run(shown[5]))["hits"][0]["text"] == first
 
     for line in (
         " 1. The spare key hangs behind the oven",
