@@ -19,7 +19,11 @@ from keeps.config import Config
 from keeps.memory import Memory
 
 TIMEOUT_S = 60.0
-ENV = {"KEEPS_EMBEDDER": "none", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+ENV = {
+    "KEEPS_EMBEDDER": "none",
+    "KEEPS_POLICY": "automatic",
+    "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+}
 """The server finds the modules this process found."""
 
 

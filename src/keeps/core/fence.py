@@ -15,6 +15,8 @@ from datetime import datetime
 from typing import Final
 
 from keeps.core.facts import Origin
+from keeps.core.instructing import may_instruct
+from keeps.core.kinds import INSTRUCTION
 from keeps.core.packing import tokens_of
 from keeps.core.text import reveal, unseen_as
 
@@ -128,6 +130,14 @@ def label_of(origin: Origin, *, guess: bool = False) -> str:
     if guess and origin not in _GUESSES:
         return LABELS[Origin.AGENT_INFERRED]
     return LABELS[origin]
+
+
+def told_as(kind: str, label: str, text: str) -> tuple[str, str]:
+    """Kind and label a memory is rendered with. An instruction that asks for more than how to answer is a note, and
+    says that nobody follows it."""
+    if kind != INSTRUCTION or may_instruct(text):
+        return kind, label
+    return "note", f"{label}; {NOT_FOLLOWED}"
 
 
 _GUESSES: Final = frozenset({Origin.AGENT_INFERRED, Origin.DERIVED, Origin.IMPORTED})

@@ -30,8 +30,16 @@ def recalled(found: QueryOut) -> str:
 
 
 def block(found: ContextOut) -> str:
-    """The block itself; a sentence when it is empty, since some hosts refuse an empty text."""
-    return found.context or NOTHING
+    """The block itself; a sentence when it is empty, since some hosts refuse an empty text. Behind it, outside the
+    fence, how many proposals wait: a number, which no memory can write."""
+    return "\n".join(filter(None, [found.context or NOTHING, waiting(found.pending)]))
+
+
+def waiting(pending: int | None) -> str:
+    """How many proposals a person has yet to decide on; empty for none."""
+    if not pending:
+        return ""
+    return f"{_counted(pending, 'proposal waits', 'proposals wait')} for the person to decide on: keeps inbox."
 
 
 def written(done: FactsOut) -> str:
@@ -42,7 +50,11 @@ def written(done: FactsOut) -> str:
         facts = len(extraction.attributes) + len(extraction.relations) + len(extraction.actions)
         said += [f"{facts} drawn from it"] if facts else []
         said += [f"{len(extraction.corrections)} corrected"] if extraction.corrections else []
-        said += [f"{len(extraction.proposals)} wait for the person's approval"] if extraction.proposals else []
+        left = len(extraction.proposals or ())
+        said += [f"{left} {'waits' if left == 1 else 'wait'} for the person's approval"] if left else []
+    lost = [*(done.dropped or ()), *((done.extraction.dropped if done.extraction else None) or ())]
+    if lost:
+        said.append(f"{len(lost)} not kept ({', '.join(sorted({each.reason for each in lost}))})")
     return " ".join([said[0], *([", ".join(said[1:]) + "."] if said[1:] else [])])
 
 
@@ -76,7 +88,8 @@ def _of_hit(hit: Hit) -> Note:
     if hit.role is not None:
         text = f"{hit.speaker or hit.role}: {hit.text}"
         return Note(id=hit.id, kind="passage", label=fence.PASSAGE_LABEL, text=text, at=hit.occurred_at)
-    return Note(id=hit.id, kind=hit.kind or hit.source, label=_label(hit.origin), text=hit.text, at=hit.occurred_at)
+    kind, label = fence.told_as(hit.kind or hit.source, _label(hit.origin), hit.text)
+    return Note(id=hit.id, kind=kind, label=label, text=hit.text, at=hit.occurred_at)
 
 
 def _of_rows(found: InspectOut) -> Iterator[Note]:
@@ -103,10 +116,11 @@ def _of_rows(found: InspectOut) -> Iterator[Note]:
 def _of_row(row: RowOut) -> Note:
     text = row.summary or _stated(row)
     since = _span(row.valid_from, row.valid_until)
+    kind, label = fence.told_as(row.kind or "fact", _label(row.origin), text)
     return Note(
         id=row.id,
-        kind=row.kind or "fact",
-        label=_label(row.origin),
+        kind=kind,
+        label=label,
         text=f"{text} ({since})" if since else text,
         at=row.created_at,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from keeps.core import fence, screen, weights
+from keeps.core import fence, weights
 from keeps.core.access import Caller
 from keeps.core.cardinality import is_many_valued
 from keeps.core.facts import Category, Fact, Origin, Row, Status
@@ -209,8 +209,8 @@ def note_of(hit: Hit, *, guess: bool = False) -> Note:
         text = f"{row.speaker or row.role}: {hit.text}"
         return Note(id=id_of(hit), kind=PASSAGE, label=fence.PASSAGE_LABEL, text=text, at=row.known_at)
     kind, label = row.control.kind, fence.label_of(row.control.origin, guess=guess)
-    if kind == INSTRUCTION and not _is_followed(row, guess=guess):
-        kind, label = "note", f"{label}; {fence.NOT_FOLLOWED}"
+    if not _is_told(row):
+        kind, label = fence.told_as(kind, label, hit.text)
     return Note(id=id_of(hit), kind=kind, label=label, text=hit.text, at=row.clocks.known_at)
 
 
@@ -238,14 +238,8 @@ def source_of(row: Row | Turn) -> str | None:
 
 
 def _is_told(row: Row) -> bool:
-    """True for what an admin told the agent: it is no memory."""
+    """True for what an admin told the agent: it is no memory, and it may say what it likes."""
     return type(row) is Row
-
-
-def _is_followed(row: Row, *, guess: bool) -> bool:
-    """True for an instruction that stands among the instructions. That of a memory says no more than how to answer,
-    whoever agreed to it."""
-    return _is_told(row) or (not guess and screen.may_instruct(row.summary))
 
 
 def _eligible(kind: str, budget: Budget) -> bool:
