@@ -13,6 +13,7 @@ from rich.console import Console
 from keeps.cli.codes import FAILED, NOT_FOUND
 from keeps.cli.reach import Reach, Reaching, console, counted, note, said
 from keeps.client import Client, walk
+from keeps.core.fence import plain
 from keeps.wire.base import WireOut
 from keeps.wire.inbox import DecidedOut, InboxItemOut, InboxOut, SettledOut
 from keeps.wire.pages import PageMeta
@@ -71,7 +72,8 @@ def inbox(
     ctx: typer.Context,
     action: Annotated[Action, typer.Argument(help="What to do.")] = Action.LIST,
     what: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="What it is about; after `edit` ID the new words.")
+        list[str] | None,
+        typer.Argument(metavar="[ID]...", help="What it is about; after `edit` ID what to keep instead."),
     ] = None,
     never_again: Annotated[
         bool, typer.Option("--never-again", help="With reject: drop it unasked when it comes again.")
@@ -199,9 +201,13 @@ def ask_one_by_one(out: Console, items: Sequence[InboxItemOut]) -> list[dict[str
         if not key:
             continue
         choice = keys[key][0]
-        text = typer.prompt("Keep instead", err=True) if choice == "edit" else None
+        text = typer.prompt(_instead_of(item), err=True) if choice == "edit" else None
         decided.append({"id": item.id, "decision": choice, "text": text})
     return decided
+
+
+def _instead_of(item: InboxItemOut) -> str:
+    return f"Instead of “{plain(' '.join((item.value or item.text).split()))}”"
 
 
 def _key(asked: str, keys: dict[str, tuple[str, str]]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Self, cast
 
 from pydantic import ConfigDict, Field, model_validator
 
-from keeps.core.facts import Status
+from keeps.core.facts import Fact, Status
 from keeps.core.inbox import Choice, Rate, because, choices_of, one_by_one, words_of
 from keeps.core.kinds import is_name
 from keeps.core.text import reveal
@@ -62,7 +62,7 @@ class ConflictOut(WireOut):
 class InboxItemOut(WireOut):
     """One thing that waits. `ids`: every proposal of it, the newest first, whose id is `id`; `times` counts them.
 
-    `why` is one fixed word and `because` says it. `oneByOne`: it may not be decided on together with others. Of what is
+    `text` is its sentence, `value` what of it an edit replaces. `why` is one fixed word and `because` says it. `oneByOne`: it may not be decided on together with others. Of what is
     held back, `text` shows hidden characters as their codes.
     """
 
@@ -72,6 +72,7 @@ class InboxItemOut(WireOut):
     status: str
     kind: str
     text: str
+    value: str | None = None
     why: str
     because: str
     reasons: tuple[ReasonOut, ...] = ()
@@ -102,6 +103,7 @@ class InboxItemOut(WireOut):
             status=found.status.value,
             kind=found.kind,
             text=reveal(row.summary) if held else row.summary,
+            value=row.value if isinstance(row, Fact) and not held else None,
             why=found.reason,
             because=because(found.reason),
             reasons=tuple(ReasonOut(rule=name, text=words_of(name)) for name in found.reasons),
