@@ -62,8 +62,9 @@ class ConflictOut(WireOut):
 class InboxItemOut(WireOut):
     """One thing that waits. `ids`: every proposal of it, the newest first, whose id is `id`; `times` counts them.
 
-    `text` is its sentence, `value` what of it an edit replaces. `why` is one fixed word and `because` says it. `oneByOne`: it may not be decided on together with others. Of what is
-    held back, `text` shows hidden characters as their codes.
+    `text` is its sentence, `value` what of it an edit replaces. `why` is one fixed word and `because` says it.
+    `oneByOne`: it may not be decided on together with others. Of what is held back, `text` shows hidden characters as
+    their codes.
     """
 
     id: str
