@@ -137,7 +137,11 @@ _CODES: Final = re.compile(
     r"|恢复码|恢复代码|备用代码|رمز(?:ال)? ?(?:الاسترداد|استرداد))"
     r"(?P<rest>[^\n]{0,40}?[:=：是] ?|(?: (?:is|are|ist|sind|es|son|est|sont|هو))? )"
 )
-_CODE: Final = re.compile(r"[A-Za-z0-9]{4,8}(?:[\- ][A-Za-z0-9]{4,8}){1,9}|[A-Za-z0-9]{6,32}")
+_CODE: Final = re.compile(
+    r"(?=[A-Za-z\-]{0,24}\d)[A-Za-z0-9]{4,8}"
+    r"(?:-[A-Za-z0-9]{4,8}| (?=[A-Za-z]{0,7}\d)[A-Za-z0-9]{4,8}(?![A-Za-z0-9])){1,9}"
+    r"|(?=[A-Za-z]{0,31}\d)[A-Za-z0-9]{6,32}(?![A-Za-z0-9])"
+)
 _OTP: Final = re.compile(r"otpauth://[^\s]{8,512}")
 _SEED_CONTEXT: Final = re.compile(
     r"(?i)(?:seed|recovery|mnemonic|secret|wallet|backup|bip-?39)[ -](?:phrase|words?|seed)|mnemonic"
@@ -300,11 +304,12 @@ def _is_password(match: re.Match[str], value: str, rest: str, *, quoted: bool) -
 
 
 def _codes(text: str) -> Iterator[_Hit]:
+    place = 0
     for match in _CODES.finditer(text):
+        if match.end() <= place:
+            continue
         place = match.end()
         while found := _CODE.match(text, place):
-            if not any(char.isdecimal() for char in found.group()):
-                break
             yield RECOVERY_CODE, found.start(), found.end()
             place = found.end()
             while place < len(text) and text[place] in ", ;\n/|":

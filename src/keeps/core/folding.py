@@ -22,6 +22,10 @@ _PHRASES: Final = "\ufdfa\ufdfb"
 _QUOTES: Final = str.maketrans({"\u2018": "'", "\u2019": "'", "\u02bc": "'", "\u00b4": "'"})
 
 
+ARABIC: Final = str.maketrans("أإآؤئ", "اااوي")
+"""What folding makes of Arabic letters with a hamza, for patterns that are matched against folded text."""
+
+
 @dataclass(frozen=True, slots=True)
 class Placed:
     """A text, and where each of its characters stood in the original; `places` None: where it stands here."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from keeps.core.folding import placed, plain_words
+from keeps.core.folding import ARABIC, placed, plain_words
 from keeps.core.orders import (
     ACTIONS,
     AUTHORITY,
@@ -58,12 +58,13 @@ _RULES: Final = tuple(
     for reason, weight, words, pattern in (*ENGLISH, *EUROPEAN)
 )
 
-_UNSPACED: Final = tuple((reason, weight, re.compile(pattern)) for reason, weight, pattern in UNSPACED)
+_UNSPACED: Final = tuple(
+    (reason, weight, re.compile(pattern.translate(ARABIC))) for reason, weight, pattern in UNSPACED
+)
 _ARABIC: Final = re.compile("[\u0600-\u06ff]")
 _HAN: Final = re.compile("[\u3400-\u9fff]")
 
 _WORD: Final = re.compile(r"[^\W_]+(?:['\-][^\W_]+)*")
-_HAMZA: Final = re.compile("[\u0653-\u0655]")
 
 _ROLE: Final = re.compile(
     r"(?i)<\|[^|<>\n]{1,40}\|>|\[/?INST\]|<</?SYS>>|</?(?:system|assistant|user|developer"
@@ -172,9 +173,8 @@ def _by_rules(plain: str) -> Iterator[tuple[str, float]]:
         if not anchors.isdisjoint(words) and pattern.search(plain):
             yield reason, weight
     if not plain.isascii() and (_ARABIC.search(plain) or _HAN.search(plain)):
-        bare = _HAMZA.sub("", plain)
         for reason, weight, pattern in _UNSPACED:
-            if pattern.search(bare):
+            if pattern.search(plain):
                 yield reason, weight
 
 
@@ -194,7 +194,7 @@ def _mixed(whole: str) -> Iterator[tuple[str, float]]:
 
 def _contact(whole: str, plain: str) -> Iterator[tuple[str, float]]:
     """A place to send something to, together with an order."""
-    if not (_ORDER.search(plain) or (not plain.isascii() and _ORDER_UNSPACED.search(_HAMZA.sub("", plain)))):
+    if not (_ORDER.search(plain) or (not plain.isascii() and _ORDER_UNSPACED.search(plain))):
         return
     if _URL.search(whole) or ("@" in whole and _EMAIL.search(whole)) or _WALLET.search(whole):
         yield CONTACT, 0.5

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from keeps.core.folding import plain_words
+from keeps.core.folding import ARABIC, plain_words
 
-_MANNER: Final = re.compile(
+_MANNER_WORDS: Final = (
     r"\b(?:"
     # language
     r"(?:in|use|into|speak|write|answer in|reply in) (?:\w+ )?(?:english|german|french"
@@ -72,7 +72,7 @@ _MANNER: Final = re.compile(
     "|بال(?:عربية|انجليزية|إنجليزية|فرنسية|فصحى)|باللغة|لغة|رسمي|مختصر|بايجاز|بإيجاز"
     "|قصيرة|قصير|مفصل|قائمة|جدول|نبرة|نادني|نادي?ني|كيلومتر|مئوية"
 )
-_REFUSED: Final = re.compile(
+_REFUSED_WORDS: Final = (
     r"\b(?:"
     # tools, sending, fetching
     r"tools?|api|plugins?|functions?|commands?|scripts?|execut\w+|run|install\w*|shell"
@@ -131,6 +131,8 @@ _REFUSED: Final = re.compile(
     "|مال|صلاحي|اذن|موافقة|تاكيد|سر|اخف|لا تخبر|امان|قواعد|قيود|تجاهل|ذاكرة"
     r"|تذكر|انس|اوص|عندما|اذا|كلما|حين|كلمة (?:السر|المرور)"
 )
+_MANNER: Final = re.compile(_MANNER_WORDS.translate(ARABIC))
+_REFUSED: Final = re.compile(_REFUSED_WORDS.translate(ARABIC))
 
 
 def may_instruct(text: str) -> bool:

@@ -55,7 +55,7 @@ def _is_dni(text: str) -> bool:
 
 
 def _has_digits(text: str) -> bool:
-    return sum(map(str.isdecimal, text)) >= _FEWEST_DIGITS_OF_PAPERS
+    return sum(map(str.isdecimal, text)) >= _FEWEST_DIGITS
 
 
 # Words that say what a number is, the number, its check.
@@ -99,10 +99,10 @@ _NAMED: Final = tuple(
     (re.compile(rf"(?i)(?<![^\W_])(?:{words})(?![^\W_])"), re.compile(rf"(?<!\w)(?:{shape})(?!\w)"), check)
     for words, shape, check in _NAMES
 )
+_ANY_NAME: Final = re.compile(rf"(?i)(?<![^\W_])(?:{'|'.join(words for words, _, _ in _NAMES)})(?![^\W_])")
 _REACH: Final = 48
 """How far behind its word a number is looked for, in characters."""
-_FEWEST_DIGITS: Final = 7
-_FEWEST_DIGITS_OF_PAPERS: Final = 5
+_FEWEST_DIGITS: Final = 5
 
 
 def numbers(text: str) -> Iterator[tuple[str, int, int]]:
@@ -115,6 +115,8 @@ def numbers(text: str) -> Iterator[tuple[str, int, int]]:
         for match in shape.finditer(text):
             if check(_SIGNS.sub("", match.group())):
                 yield NATIONAL_ID, match.start(), match.end()
+    if not _ANY_NAME.search(text):
+        return
     for words, shape, check in _NAMED:
         for word in words.finditer(text):
             found = shape.search(text, word.end(), word.end() + _REACH)
@@ -136,7 +138,7 @@ def _card_from(text: str, groups: list[tuple[int, int]], first: int) -> int:
     """Where a card ends that begins with the group `first`; 0 when none does."""
     digits = ""
     sizes: list[int] = []
-    for start, end in groups[first:]:
+    for start, end in groups[first : first + _CARD_DIGITS[-1]]:
         digits += text[start:end]
         sizes.append(end - start)
         if len(digits) > _CARD_DIGITS[-1]:

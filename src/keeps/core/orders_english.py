@@ -188,7 +188,7 @@ ENGLISH: Final[tuple[Row, ...]] = (
     (
         RECOMMENDS,
         0.5,
-        "recommend recommends recommending suggest endorse promote prefer cite mention",
+        "recommend always never only recommending suggest endorse promote prefer cite mention",
         r"(?<!i )(?<!we )(?<!they )(?<!who )\b(?:always|never|only|exclusively) (?:recommend"
         r"|endorse|promote|advertise)\b|(?<!i )(?<!we )\balways (?:\w+ ){0,2}(?:suggest"
         r"|prefer|cite|mention|list|name) (?:\w+ ){1,6}(?:first|above (?:all )?others|over (?:all )?(?:other"

@@ -103,7 +103,9 @@ _PHRASE_TABLE: Final[tuple[tuple[str, str, str], ...]] = (
     (
         "health",
         "doctor doctors doctor's gp",
-        r"(?:my|the|our|her|his|a|to|see|saw|your) (?:family )?(?:doctors?|gp)\b(?! who)",
+        r"(?:my|our|her|his|your|see|saw|seeing) (?:the |a |an )?(?:family )?(?:doctors?|gp)\b(?! who)"
+        r"|the (?:doctors?|gp) (?:said|says?|told|prescribed|thinks?|wants?|gave|called|recommend\w*|about|found)\b"
+        r"|to (?:the|a) (?:doctor|gp)\b(?! who)|doctor'?s? (?:appointment|visit|note)",
     ),
     ("health", "therapist therapy", r"(?:my|her|his|a) therapist|in therapy|therapy (?:session|appointment)"),
     ("health", "diagnosed", r"diagnosed with(?! a (?:bug|fault|defect))"),
@@ -117,7 +119,11 @@ _PHRASE_TABLE: Final[tuple[tuple[str, str, str], ...]] = (
         "hospital surgery",
         "in (?:the )?hospital|my (?:surgery|operation)|(?:knee|hip|heart|back|eye) surgery|hospital appointment",
     ),
-    ("health", "pills pill tablets", r"(?:my|take|taking|the) (?:\w+ )?(?:pills?|tablets)|on the pill"),
+    (
+        "health",
+        "pills pill tablets",
+        r"(?:take[sn]?|took|taking) (?:\w+ ){0,2}(?:pills?|tablets)|(?:my|her|his) pills|on the pill",
+    ),
     ("health", "blood heart", r"blood (?:pressure|sugar|test)|heart (?:attack|disease|condition)"),
     (
         "health",
@@ -127,7 +133,8 @@ _PHRASE_TABLE: Final[tuple[tuple[str, str, str], ...]] = (
     (
         "health",
         "depressed deaf blind disabled wheelchair sclerosis",
-        r"(?:i'm|am|is|feel|been) (?:\w+ )?(?:depressed|deaf|disabled)|legally blind|i am blind"
+        r"(?:i'm|am|he is|she is|he's|she's|who is) (?:\w+ )?(?:depressed|deaf|disabled)"
+        r"|(?:been|feels?|felt) depressed|legally blind|i am blind"
         "|wheelchair user|uses a wheelchair|multiple sclerosis",
     ),
     ("health", "rehab addicted addiction", r"in rehab|addict(?:ed|ion) to|drug addiction"),
@@ -334,7 +341,7 @@ _PHRASE_TABLE: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     (
         "location",
-        "wohne wohnt vivo vive habite adresse direccion anschrift",
+        "wohne wohnt vivo vive habite j'habite adresse direccion anschrift",
         r"wohn[et]\w* (?:in der |im |am )?\w*(?:strasse|str\.|weg|platz|allee)\b|viv[oe] en la (?:calle"
         r"|avenida)|habite(?: au| a)? \d|(?:meine|mon|mi) (?:adresse|anschrift|direccion)",
     ),
@@ -355,7 +362,7 @@ _PHRASE_TABLE: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     (
         "family",
-        "gewalt streit trennung violencia pelea custodia violence dispute garde",
+        "gewalt streit trennung violencia pelea custodia violence violences dispute garde",
         r"hausliche gewalt|streit mit mein\w+ (?:mann|frau|mutter|vater|eltern|bruder|schwester)"
         r"|trennung von mein\w+|violencia (?:domestica|de genero)|pelea con mi|custodia de (?:mis?"
         "|l[oa]s)|violences? (?:conjugales?|domestiques?)|dispute avec (?:ma|mon|mes)"
