@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from keeps.core.errors import KeepsError
-from keeps.services import access, audit, index, keys, replies, runs, sweep, traces
+from keeps.services import access, audit, deletions, index, keys, replies, runs, sweep, traces
 from keeps.services.runtime import Runtime
 from keeps.store.embedded import EmbeddedEngine
 
@@ -44,6 +44,7 @@ async def keep_up(rt: Runtime) -> None:
             await audit.keep_head(rt, context)
             await runs.close_stale(rt, context)
             await runs.prune(rt, context)
+            await deletions.finish_deletions(rt, context)
             await sweep.sweep(rt, context)
             async with context.still():
                 await index.catch_up(context.indexed)
