@@ -15,8 +15,11 @@ from keeps.core.errors import Conflict, Invalid, NotFound
 from keeps.core.pages import PageRequest
 from keeps.core.runs import Candidate, EndReason, Inclusion, Outcome, Reason, Run, ToolCall, Uses
 from keeps.core.scopes import ScopePath
-from keeps.services import citations, erase, run_buffer, runs, sessions
+from keeps.services import citations, erase, run_buffer, runs, sessions, traces, upkeep
+from keeps.services.context import Asked
+from keeps.services.context import block as block_of
 from keeps.services.erase import Forget
+from keeps.services.recall import Recall
 from keeps.services.runs import NewRun, RunChange, RunsWanted
 from keeps.services.runtime import Context, Runtime
 from keeps.services.sessions import NewSession
@@ -138,12 +141,14 @@ async def test_uses_are_added_up_over_agents_and_days(rt: Runtime, context: Cont
     ref = await told(rt, context)
     await offer(rt, context, caller(), None, weighed(ref))
     clock.forward(days=2)
+    before = clock()
     await offer(rt, context, caller(name="coach"), None, weighed(ref))
-    last = clock.now
     for _ in range(3):
-        assert await runs.uses_of(context, [ref, "attribute:none"]) == {
-            ref: Uses(offered=2, cited=0, last_at=last, last_by="coach")
-        }
+        uses = await runs.uses_of(context, [ref, "attribute:none"])
+        last = uses[ref].last_at
+        assert uses == {ref: Uses(offered=2, cited=0, last_at=last, last_by="coach")}
+        assert last is not None
+        assert before < last < clock.now
 
 
 # ---------------------------------------------------------------------- ending
@@ -418,6 +423,50 @@ async def test_what_stood_for_ids_goes_after_a_week(rt: Runtime, context: Contex
     assert (await rows_of(context, "run"))[0]["bad"] == []
     context.runs.touch(context.runs.all()[0], clock())
     assert (await rows_of(context, "run"))[0]["bad"] == []
+
+
+# ---------------------------------------------------------------------- texts of questions, where they are kept
+async def test_e5_texts_are_kept_for_hours_the_run_says_so_and_they_go(
+    rt: Runtime, context: Context, clock: HandClock
+) -> None:
+    ref = await told(rt, context)
+    ends = int(clock.now.timestamp()) + 3600
+    context.config = {"trace_text": "hours:1", "trace_text_ends_s": ends}
+    asked = Asked(recall=Recall(query="What does zyxquokka do?"))
+    block = await block_of(rt, context, caller(), asked)
+    assert block.run is not None
+    assert (await _found(context, block.run)).text_traced
+    (row,) = await traces_of(context)
+    assert row["query_text"] == "What does zyxquokka do?"
+    clock.forward(hours=1)
+    seen = (await traces.list_(rt, context, caller())).rows
+    assert [trace.query_text for trace in seen] == [""]
+    await upkeep.keep_up(rt)
+    assert [row["query_text"] for row in await traces_of(context)] == [""]
+    later = await block_of(rt, context, caller(), asked)
+    assert later.run is not None
+    assert not (await _found(context, later.run)).text_traced
+    assert (await _found(context, block.run)).text_traced
+    assert "zyx" not in json.dumps([await traces_of(context), await rows_of(context, "run")], default=str)
+    context.config = {"trace_text": True}
+    await block_of(rt, context, caller(), Asked(recall=Recall(query="Mara's role is pilot")))
+    assert [row["query_text"] for row in await traces_of(context) if row["query_text"]]
+    await erase.forget(rt, context, caller(), Forget(ids=(ref,), purge=True))
+    assert [row["query_text"] for row in await traces_of(context) if row["query_text"]] == []
+
+
+async def test_h9_no_question_of_a_temporary_chat_is_kept_where_others_are(rt: Runtime, context: Context) -> None:
+    context.config = {"trace_text": True}
+    run = await runs.open_run(rt, context, caller(), NewRun(temporary=True))
+    await block_of(rt, context, caller(), Asked(recall=Recall(query="zyxquokka"), run=run.id))
+    (row,) = await traces_of(context)
+    assert row["query_text"] == ""
+    assert not (await _found(context, run.id)).text_traced
+
+
+async def traces_of(context: Context) -> list[dict[str, Any]]:
+    await context.traces.flush()
+    return (await context.db.run("SELECT * FROM retrieval_trace;"))[0]
 
 
 # ---------------------------------------------------------------------- importance and trust

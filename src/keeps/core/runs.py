@@ -90,7 +90,7 @@ class Run:
     """One run. `region`: the patterns its agent could read. `temporary`: no memory in, none out, nothing kept.
     `saving`: False lets it use memory and keep nothing. `tokens_memory`, `latency_ms`: what memory put into prompts,
     and took, as counted here. `cost`, `tokens`, `took_ms`: what the host says of the whole run, costs by name.
-    `people`: whose memory it was given.
+    `people`: whose memory it was given. `text_traced`: the text of a question of it was kept for a while, by a setting.
     """
 
     id: str
@@ -117,6 +117,7 @@ class Run:
     tokens: int | None = None
     took_ms: int | None = None
     people: frozenset[str] = frozenset()
+    text_traced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,10 +134,11 @@ async def recall(
 def nothing(
     rt: Runtime, context: Context, caller: Caller, request: Recall, reason: str, *, degraded: Sequence[str] = ()
 ) -> Recalled:
-    """No hits, and a trace that says why. Raises: Invalid, as `recall`."""
+    """No hits, and a trace that says why, but never what was asked. Raises: Invalid, as `recall`."""
     started = time.perf_counter()
     question = Question(text=_checked(request), asked=frozenset(), sets=frozenset(), now=rt.clock(), mode=request.mode)
-    trace = replace(_trace(question, caller, request, _Found(reason=reason), started), degraded=tuple(degraded))
+    trace = _trace(question, caller, request, _Found(reason=reason), started)
+    trace = replace(trace, degraded=tuple(degraded), query_text="")
     traces.keep(rt, context, trace)
     return Recalled(hits=(), trace=trace)
 

@@ -22,7 +22,7 @@ from keeps.services import importance
 from keeps.services.facts import before_of
 from keeps.services.run_buffer import Kept
 from keeps.services.runtime import Context, Runtime, new_id
-from keeps.services.traces import may_see, retention
+from keeps.services.traces import keeps_text, may_see, retention
 from keeps.store import runs as store_runs
 from keeps.store import sessions as store_sessions
 
@@ -120,6 +120,7 @@ async def offer(  # noqa: PLR0913 - what a prompt was offered is told in one cal
         tokens_memory=run.tokens_memory + tokens,
         latency_ms=run.latency_ms + latency_ms,
         degraded=tuple(dict.fromkeys((*run.degraded, *degraded))),
+        text_traced=run.text_traced or keeps_text(context),
     )
     return run.id
 

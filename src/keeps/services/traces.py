@@ -96,6 +96,11 @@ def keeps_text(context: Context) -> bool:
     return core_contexts.keeps_questions(context.config, context.clock())
 
 
+def _as_kept(context: Context, trace: ReadTrace) -> ReadTrace:
+    """The trace without the text of its question once its time is over, also before that is removed."""
+    return trace if not trace.query_text or keeps_text(context) else replace(trace, query_text="")
+
+
 def retention(context: Context) -> timedelta:
     """How long traces of reads are kept here."""
     return timedelta(days=core_contexts.effective(context.config)["trace_retention"]["retrieval_trace_days"])
@@ -117,6 +122,7 @@ async def get(rt: Runtime, context: Context, caller: Caller, trace_id: str) -> T
     weighed = [*trace.hits, *trace.near_misses]
     shown = await _shown(rt, context, caller, weighed)
     split = len(trace.hits)
+    trace = _as_kept(context, trace)
     return TraceView(trace=trace, returned=tuple(shown[:split]), near_misses=tuple(shown[split:]), manages=manages)
 
 
@@ -128,7 +134,7 @@ async def list_(rt: Runtime, context: Context, caller: Caller, page: PageRequest
     found = await store_traces.newest(context.db, seen, before=before_of(page.after), limit=wanted, now=rt.clock())
     rest = found[page.offset :]
     return Page(
-        rows=tuple(rest[: page.limit]),
+        rows=tuple(_as_kept(context, trace) for trace in rest[: page.limit]),
         next=_place(rest[page.limit - 1]) if len(rest) > page.limit else None,
         total=await store_traces.count(context.db, seen) if page.count else None,
     )
@@ -151,8 +157,9 @@ async def of_hit(
     after = before_of(page.after)
     rest = [moment for moment in moments if after is None or moment < after][page.offset :]
     shown = rest[: page.limit]
+    found = await store_traces.by_ids(context.db, [key for _, key in shown], seen)
     return Page(
-        rows=tuple(await store_traces.by_ids(context.db, [key for _, key in shown], seen)),
+        rows=tuple(_as_kept(context, trace) for trace in found),
         next=(time_key(shown[-1][0]), shown[-1][1]) if len(rest) > len(shown) else None,
         total=len(moments) if page.count else None,
     )

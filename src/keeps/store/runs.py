@@ -457,6 +457,7 @@ def to_row(saved: Saved) -> Record:
         "took_ms": run.took_ms,
         "degraded": list(run.degraded),
         "proposed": run.proposed,
+        "text_traced": run.text_traced or None,
     }
 
 
@@ -492,6 +493,7 @@ def from_row(row: Record) -> Run:
         took_ms=row.get("took_ms"),
         degraded=tuple(row["degraded"]),
         proposed=row["proposed"],
+        text_traced=bool(row.get("text_traced")),
     )
 
 

@@ -145,7 +145,8 @@ class ToolCallOut(WireOut):
 
 class RunRecord(WireOut):
     """One run. `tokensMemory`, `memoryMs`: what memory put into its prompts, and took; `tokens`, `latencyMs`, `cost`:
-    what the host said of the whole run."""
+    what the host said of the whole run. `textTraced`: texts of what it asked were kept for
+    a while."""
 
     id: str
     agent_id: str
@@ -168,6 +169,7 @@ class RunRecord(WireOut):
     cites_dropped: int
     degraded: tuple[str, ...] = ()
     outcome: Outcome | None = None
+    text_traced: bool | None = None
 
     @classmethod
     def of(cls, run: Run) -> Self:
@@ -200,6 +202,7 @@ def _record(run: Run) -> dict[str, Any]:
         "cites_dropped": run.cites_dropped,
         "degraded": tuple(run.degraded),
         "outcome": run.outcome,
+        "text_traced": run.text_traced or None,
     }
 
 
