@@ -98,10 +98,12 @@ async def block(rt: Runtime, context: Context, caller: Caller, asked: Asked) -> 
         return Block(recalled=found, budget=budget, run=run, settings_version=version)
     try:
         async with asyncio.timeout(budget.timeout_ms / 1000):
-            standing = await _standing(rt, context, caller, request, budget)
-            prompt = Prompt(context, caller, query=request.query, now=rt.clock(), budget=budget, standing=standing.hits)
+            prompt = Prompt(context, caller, query=request.query, now=rt.clock(), budget=budget)
             prompt.hide(turn.id for turn in asked.said)
-            found = await recall(rt, context, caller, request, prompt)
+            found, standing = await asyncio.gather(
+                recall(rt, context, caller, request, prompt), _standing(rt, context, caller, request, budget)
+            )
+            prompt.stand(standing.hits)
     except TimeoutError:
         found = nothing(rt, context, caller, asked.recall, TOO_LATE, degraded=("memory",))
         run = await _note(rt, context, caller, asked, Noted(), started, found)
@@ -238,7 +240,7 @@ def _noted(prompt: Prompt, found: Recalled) -> Noted:
     weighed = [told(entry.hit, Inclusion.INCLUDED, entry.reason) for entry in prompt.chosen()]
     weighed += [told(entry.hit, why, entry.reason) for entry, why in prompt.left_out()]
     weighed += [told(one.hit, one.why) for one in found.left_out]
-    weighed += [told(hit, why) for hit, why in prompt.refused.values()]
+    weighed += [told(hit, why) for hit, why in prompt.refused]
     once = {one.memory: one for one in reversed(weighed)}
     places = dict.fromkeys(one.memory for one in weighed)
     candidates = [replace(once[name], rank=rank) for rank, name in enumerate(places, 1)]

@@ -50,23 +50,15 @@ class Prompt(Gates):
     They hold for a person who asks about their own memory too: a prompt is read by a model.
     """
 
-    def __init__(
-        self, context: Context, caller: Caller, *, query: str, now: datetime, budget: Budget, standing: Iterable[Hit]
-    ) -> None:
-        """`standing`: what is there whatever is asked: pinned memories, instructions, and guesses that may be used."""
+    def __init__(self, context: Context, caller: Caller, *, query: str, now: datetime, budget: Budget) -> None:
         super().__init__(context, caller, query=query, now=now, k=max(1, budget.max_memories))
         self._budget = budget
         self._entries: dict[str, Entry] = {}
-        self.packed = Packed()
-        self.refused: dict[str, tuple[Hit, Inclusion]] = {}
         self._hidden: frozenset[str] = frozenset()
+        self._found: Sequence[Hit] = ()
         self._always: list[Hit] = []
-        for hit in standing:
-            if (why := self.refuses(hit.row, hit.text, hit.score)) is None:
-                self._always.append(hit)
-            else:
-                self.refused[id_of(hit)] = (hit, why)
-        self.choose(())
+        self.packed = Packed()
+        self.refused: list[tuple[Hit, Inclusion]] = []
 
     def refuses(self, row: Row | Turn, text: str, score: float) -> Inclusion | None:
         if row.id in self._hidden:
@@ -103,6 +95,7 @@ class Prompt(Gates):
         return fit >= self._k
 
     def choose(self, hits: Sequence[Hit]) -> Sequence[int]:
+        self._found = hits
         for place, hit in enumerate(hits):
             self._enter(hit, place)
         for hit in self._always:
@@ -112,6 +105,16 @@ class Prompt(Gates):
         self.packed = pack(items, self._budget, overhead=fence.OVERHEAD)
         chosen = {item.id for item in self.packed.chosen}
         return [place for place, hit in enumerate(hits) if id_of(hit) in chosen]
+
+    def stand(self, hits: Iterable[Hit]) -> None:
+        """Choose anew, with what is there whatever is asked: pinned memories, instructions, and guesses."""
+        for hit in hits:
+            if (why := self.refuses(hit.row, hit.text, hit.score)) is None:
+                self._always.append(hit)
+            else:
+                self.refused.append((hit, why))
+        if self._always:
+            self.choose(self._found)
 
     def hide(self, turns: Iterable[str]) -> None:
         """Let no passage of these turns in: they stand in the prompt as they are."""
