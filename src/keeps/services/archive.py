@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 from keeps.config import Config
 from keeps.core.errors import Invalid, StoreRefused, Unavailable
-from keeps.services import contexts, lineage
+from keeps.services import audit, contexts, lineage
 from keeps.services.contexts import Reissued
 from keeps.services.lineage import LedgerChoice
 from keeps.services.rehash import rehash
@@ -268,6 +268,9 @@ async def _build(
                 await rehash(rt, await rt.context(row.id))
                 keys[row.id] = await contexts.reissue(rt, row.id)
             management = await contexts.reissue_management(rt)
+        else:
+            for row in rows:
+                await audit.put_back(rt, await rt.context(row.id), folder / row.id)
         for db in (rt.control, *(context.db for context in rt.contexts.values())):
             rt.watermark.write(db.name, await store_commit.last_change(db))
         again = bool(replayed) or len(rows) < len(archive.header.contexts)

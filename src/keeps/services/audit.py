@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 from keeps.core import audit as core_audit
@@ -89,6 +90,12 @@ async def keep_head(rt: Runtime, context: Context) -> None:
         await audit_chain.keep_head(
             context.db, context.audit_secret, rt.folder / context.id, context.audit_head, rt.clock()
         )
+
+
+async def put_back(rt: Runtime, context: Context, folder: Path) -> None:
+    """Say in the audit that the record was put back, when the end that is kept in `folder` lies beyond it."""
+    if await audit_chain.is_cut(context.db, context.audit_secret, folder):
+        await restart(rt, context, why="restore", new_key=False)
 
 
 async def restart(rt: Runtime, context: Context, *, why: str, new_key: bool) -> None:

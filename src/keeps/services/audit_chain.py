@@ -60,6 +60,12 @@ async def check(db: Db, secret: bytes, folder: Path, end: tuple[int, str], now: 
     return verdict
 
 
+async def is_cut(db: Db, secret: bytes, folder: Path) -> bool:
+    """True when the chain does not reach the last row that is kept in `folder`."""
+    seen = await asyncio.to_thread(store_audit.read_head, folder)
+    return seen is not None and audit.head_holds(secret, seen) and not await _reaches(db, seen)
+
+
 async def keep_head(db: Db, secret: bytes, folder: Path, end: tuple[int, str], now: datetime) -> None:
     """Keep `end`, the last row, in `folder`.
 
