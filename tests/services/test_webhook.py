@@ -13,9 +13,16 @@ from typing import Any
 
 import pytest
 
+from keeps.config import Config
 from keeps.core import webhook as rules
-from keeps.services import webhook
+from keeps.core.errors import Invalid, Unprocessable
+from keeps.services import settings, webhook
+from keeps.services.runtime import Runtime, open_runtime
 from keeps.services.webhook import Webhook
+from keeps.store.db import Engine
+from tests.services.asking import Services
+from tests.services.conftest import Borrowed, HandClock
+from tests.services.waiting import people
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 
@@ -176,3 +183,35 @@ async def test_nobody_is_told_without_an_address() -> None:
     hook.tell(["a"])
     await hook.settle()
     assert (hook.told, hook.dropped) == (0, 0)
+
+
+async def test_a_write_that_proposes_is_told_by_ids_and_waits_for_nobody(
+    clock: HandClock, engine_of_the_run: Engine
+) -> None:
+    async with (
+        listening(Host(hold=asyncio.Event())) as host,
+        open_runtime(Config(webhook_hosts=("localhost",)), clock=clock, engine=Borrowed(engine_of_the_run)) as rt,
+    ):
+        at = await people(rt)
+        change = settings.Change(document={"webhook_url": host.url}, expected=at.context.consent.settings.version)
+        await settings.patch(rt, at.context, at.owner, change)
+        triple = {"entity": {"type": "person", "name": "Mara"}, "key": "likes", "value": "quokkazanzibar"}
+        done = await Services(rt, at.context, at.agent).remember(triples=[triple])
+        assert host.messages == []  # the host holds its answer back, and the write did not wait for it
+        assert host.hold is not None
+        host.hold.set()
+        await at.context.webhook.settle()
+        (message,) = host.messages
+        assert done.extraction is not None
+        assert done.extraction.proposals is not None
+        assert message["ids"] == [proposal.id for proposal in done.extraction.proposals]
+        assert (message["context"], message["count"]) == ("deliberate", 1)
+        assert "quokka" not in str(message) + "".join(host.heads)
+
+
+async def test_settings_take_no_address_that_may_not_be_told(rt: Runtime) -> None:
+    at = await people(rt)
+    for url in ("http://localhost/hook", "ftp://host.example", "https://mara@host.example/"):
+        change = settings.Change(document={"webhook_url": url}, expected=at.context.consent.settings.version)
+        with pytest.raises((Invalid, Unprocessable)):
+            await settings.patch(rt, at.context, at.owner, change)
