@@ -29,6 +29,7 @@ from keeps.core.audit import Entry
 from keeps.core.errors import Conflict, Forbidden, Invalid, NotFound, StaleHead
 from keeps.core.pages import Page, PageRequest, page_of
 from keeps.core.scopes import EVERYTHING, Pattern, ScopePath
+from keeps.core.screen import refuse_secrets
 from keeps.core.text import clean_name
 from keeps.services import audit, roles
 from keeps.services.access import ADMIN, SYSTEM, Authority, ManagementCaller
@@ -93,8 +94,10 @@ async def create(rt: Runtime, context: Context, who: Authority, request: NewPrin
         Invalid: a bad name or grant.
     """
     powers = _managing(who)
-    name = clean_name(request.display_name, what="a display name")
+    name = _name(request.display_name)
     external = None if request.external_id is None else clean_name(request.external_id, what="an external id")
+    if external is not None:
+        refuse_secrets(external, "an external id")
     grants = parse_grants(request.grants, over=_below(request.home))
     _check_gift(powers, grants, request.home)
     await _check_roles(rt, context, who, request.roles, frozenset(), request.trusted_writer, request.kind)
@@ -168,7 +171,7 @@ async def patch(
         writer = change.trusted_writer
         return replace(
             principal,
-            display_name=principal.display_name if name is None else clean_name(name, what="a display name"),
+            display_name=principal.display_name if name is None else _name(name),
             kind=principal.kind if change.kind is None else change.kind,
             grants=principal.grants
             if change.grants is None
@@ -323,15 +326,15 @@ async def _check_roles(
 ) -> None:
     """Raises: Forbidden unless an owner changes roles, and an admin vouches for a writer; Invalid for a role that one
     of that kind cannot have."""
-    allowed = _ROLES_OF_KIND.get(kind, frozenset[Role]())
-    if not wanted - held <= allowed:
-        raise Invalid(f"a principal of kind {kind} can have {' or '.join(sorted(allowed)) or 'no role'}")
     if wanted != held and not roles.is_owner(context, who):
         await audit.denied(rt, context, who, "principal.roles", "principals")
         raise Forbidden("roles are given and taken by an owner of the context")
     if vouched and not roles.is_admin(context, who):
         await audit.denied(rt, context, who, "principal.trust", "principals")
         raise Forbidden("only an owner or an admin of the context, or management, can vouch for a writer")
+    allowed = _ROLES_OF_KIND.get(kind, frozenset[Role]())
+    if not wanted - held <= allowed:
+        raise Invalid(f"a principal of kind {kind} can have {' or '.join(sorted(allowed)) or 'no role'}")
 
 
 _ROLES_OF_KIND: Final = {
@@ -381,6 +384,13 @@ def _register(context: Context, batch: Batch, home: ScopePath | None) -> None:
 
 def _name_of(who: Authority) -> str:
     return who.principal_id if isinstance(who, Caller) else f"management:{who.key_id}"
+
+
+def _name(display_name: str) -> str:
+    """A display name fit to store. Raises: Invalid; SecretRefused when it holds a secret."""
+    name = clean_name(display_name, what="a display name")
+    refuse_secrets(name, "a display name")
+    return name
 
 
 def _managing(who: Authority) -> Caller:
