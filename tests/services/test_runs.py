@@ -11,11 +11,11 @@ import pytest
 
 from keeps.core.access import Caller, PrincipalId, PrincipalKind, Role
 from keeps.core.citations import SHOWN_AS
-from keeps.core.errors import Conflict, Invalid, NotFound
+from keeps.core.errors import Conflict, Invalid, NotFound, Unavailable
 from keeps.core.pages import PageRequest
 from keeps.core.runs import Candidate, EndReason, Inclusion, Outcome, Reason, Run, ToolCall, Uses
 from keeps.core.scopes import ScopePath
-from keeps.services import citations, erase, run_buffer, runs, sessions, traces, upkeep
+from keeps.services import citations, erase, run_buffer, runs, sessions, trace_buffer, traces, upkeep
 from keeps.services.context import Asked
 from keeps.services.context import block as block_of
 from keeps.services.erase import Forget
@@ -23,7 +23,9 @@ from keeps.services.recall import Recall
 from keeps.services.runs import NewRun, RunChange, RunsWanted
 from keeps.services.runtime import Context, Runtime
 from keeps.services.sessions import NewSession
+from keeps.store import runs as store_runs
 from keeps.store.commit import Batch
+from keeps.store.db import Db
 from keeps.store.facts import record_id
 from tests.services.conftest import HandClock, caller
 from tests.services.saying import fact, say
@@ -122,6 +124,51 @@ async def test_e3_a_run_that_is_repeated_counts_once(rt: Runtime, context: Conte
     assert (row["tokens_memory"], row["latency_ms"]) == (500, 35)
 
 
+async def test_e3_a_save_whose_answer_is_lost_counts_once(
+    rt: Runtime, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = await told(rt, context)
+    run = await offer(rt, context, caller(), None, weighed(ref))
+    await citations.cite(rt, context, caller(), run, [ref])
+    save = store_runs.save
+
+    async def save_and_lose_the_answer(db: Db, what: Sequence[store_runs.Saved]) -> None:
+        await save(db, what)
+        raise Unavailable("gone")
+
+    for number in range(trace_buffer.TRIES + 2):
+        with monkeypatch.context() as patched:
+            patched.setattr(store_runs, "save", save_and_lose_the_answer)
+            context.runs.change(context.runs.all()[0], rt.clock(), tokens=number)
+            with pytest.raises(Unavailable):
+                await context.runs.traces.flush()
+    (use,) = await rows_of(context, "memory_use")
+    assert (use["offered"], use["cited"]) == (1, 1)
+    assert (await rows_of(context, "run"))[0]["tokens"] == trace_buffer.TRIES + 1
+
+
+async def test_a_run_that_could_not_be_saved_is_saved_with_what_comes_next(
+    rt: Runtime, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: object) -> None:
+        raise Unavailable("gone")
+
+    ref = await told(rt, context)
+    with monkeypatch.context() as patched:
+        patched.setattr(context.runs, "_save", fail)
+        patched.setattr(trace_buffer, "MOST", 3)
+        patched.setattr(trace_buffer, "BATCH", 2)
+        lost = await offer(rt, context, caller(), None, weighed(ref))
+        for _ in range(6):
+            await runs.open_run(rt, context, caller(), NewRun())
+    assert context.runs.traces.dropped >= 1
+    await context.runs.traces.flush()
+    assert lost not in {str(row["id"].id) for row in await rows_of(context, "run")}
+    await runs.change(rt, context, caller(), lost, RunChange(end_reason=EndReason.ANSWERED))
+    assert lost in {str(row["id"].id) for row in await rows_of(context, "run")}
+    assert (await runs.uses_of(context, [ref]))[ref].offered == 1
+
+
 async def test_what_was_left_out_first_and_shown_later_counts_as_shown(rt: Runtime, context: Context) -> None:
     ref = await told(rt, context)
     run = await offer(rt, context, caller(), None, weighed(ref, 9, Inclusion.DROPPED_BUDGET))
@@ -154,6 +201,7 @@ async def test_uses_are_added_up_over_agents_and_days(rt: Runtime, context: Cont
 # ---------------------------------------------------------------------- ending
 async def test_a_run_ends_once(rt: Runtime, context: Context, clock: HandClock) -> None:
     run = await runs.open_run(rt, context, caller(), NewRun())
+    await offer(rt, context, caller(), run.id, weighed("attribute:x"))
     calls = (ToolCall(name="search", ok=False, ms=12, contradicts=("attribute:x",)),)
     clock.forward(seconds=3)
     told = RunChange(end_reason=EndReason.ANSWERED, tool_calls=calls, cost={"usd": 0.02}, tokens=900, took_ms=2100)
@@ -161,6 +209,9 @@ async def test_a_run_ends_once(rt: Runtime, context: Context, clock: HandClock) 
     assert (done.end_reason, done.ended_at, done.tool_calls) == (EndReason.ANSWERED, clock.now, calls)
     assert (done.cost, done.tokens, done.took_ms) == ({"usd": 0.02}, 900, 2100)
     assert await runs.change(rt, context, caller(), run.id, told) == done
+    elsewhere = replace(calls[0], contradicts=("attribute:x", "attribute:of-somebody-else"))
+    assert (await runs.change(rt, context, caller(), run.id, RunChange(tool_calls=(elsewhere,)))).tool_calls == calls
+    assert (await citations.view(rt, context, caller(), run.id)).run.tool_calls[0].contradicts == ()  # there is no such
     with pytest.raises(Conflict):
         await runs.change(rt, context, caller(), run.id, RunChange(end_reason=EndReason.CRASHED))
     await drop_from_memory(context)

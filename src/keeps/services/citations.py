@@ -126,7 +126,7 @@ async def view(rt: Runtime, context: Context, caller: Caller, run_id: str) -> Ru
     there = readable if readable or not runs.is_admins(caller) else await store_runs.standing(context.db, names)
     shows = context.consent.settings.show_memories_used and _may_read(caller, kept)
     return RunView(
-        run=replace(kept.run, proposed=await runs.count_proposed(context, run_id)),
+        run=replace(runs.told_of(kept.run, there), proposed=await runs.count_proposed(context, run_id)),
         weighed=tuple(
             Weighed(candidate=each, cited=each.memory in kept.cited, gone=each.memory not in there)
             for each in _ranked(kept)

@@ -100,7 +100,7 @@ class RunBuffer:
         self._save = save
         self._temporary: set[str] = set()
         self._temporary_sessions: set[str] = set()
-        self.traces: TraceBuffer[Kept] = TraceBuffer(self._save_some, what="runs")
+        self.traces: TraceBuffer[Kept] = TraceBuffer(self._save_some, what="runs", on_drop=_waits_no_more)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -189,6 +189,11 @@ class RunBuffer:
         if len(self._kept) > KEPT:
             idle = [id_ for id_, one in self._kept.items() if not one.waits and one is not kept]
             self.forget(idle[: len(self._kept) - KEPT * 3 // 4])
+
+
+def _waits_no_more(kept: Kept) -> None:
+    """A run that could not be saved is tried again when something more comes of it."""
+    kept.waits = False
 
 
 async def save(db: Db, sets: ScopeSets, consent: Consent, runs: Sequence[Kept]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -174,11 +174,23 @@ async def change(rt: Runtime, context: Context, caller: Caller, run_id: str, req
     if not run.temporary:
         told = {name: getattr(request, name) for name in ("tool_calls", "cost", "tokens", "took_ms")}
         changes |= {name: value for name, value in told.items() if value is not None}
+    if "tool_calls" in changes:
+        changes["tool_calls"] = tuple(_about(call, kept.candidates) for call in changes["tool_calls"])
     if changes:
         context.runs.change(kept, now, **changes)
     if request.end_reason is not None:
         await importance.refresh(rt, context, kept)
     return kept.run
+
+
+def _about(call: ToolCall, memories: Collection[str]) -> ToolCall:
+    """The call with what it contradicts of these memories alone."""
+    return replace(call, contradicts=tuple(each for each in call.contradicts if each in memories))
+
+
+def told_of(run: Run, memories: Collection[str]) -> Run:
+    """The run as who can see these memories alone is told of it."""
+    return replace(run, tool_calls=tuple(_about(call, memories) for call in run.tool_calls))
 
 
 async def judge(rt: Runtime, context: Context, caller: Caller, run_id: str, outcome: Outcome) -> Run:
@@ -236,7 +248,8 @@ class RunsWanted:
 
 
 async def list_(rt: Runtime, context: Context, caller: Caller, request: RunsWanted) -> Page[Run]:
-    """Runs the caller may see, the one that began last first; an offset is counted from there."""
+    """Runs the caller may see, the one that began last first; an offset is counted from there. What their tools spoke
+    against is told of one run at a time."""
     await context.runs.traces.settle()
     page = request.page
     wanted = store_runs.Wanted(
@@ -253,7 +266,7 @@ async def list_(rt: Runtime, context: Context, caller: Caller, request: RunsWant
         now=rt.clock(),
     )
     rest = found[page.offset :]
-    shown = tuple(rest[: page.limit])
+    shown = tuple(told_of(run, ()) for run in rest[: page.limit])
     more = len(rest) > page.limit
     return Page(rows=shown, next=(time_key(shown[-1].started_at), shown[-1].id) if more else None)
 

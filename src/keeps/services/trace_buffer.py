@@ -38,11 +38,21 @@ _FAILURES: Final = (KeepsError, EngineError)
 
 
 class TraceBuffer(Generic[LeftT]):
-    """What waits to be saved in one context. Losing it loses traces and nothing else. `what`: its name in the log."""
+    """What waits to be saved in one context. Losing it loses traces and nothing else.
 
-    def __init__(self, save: Save[LeftT], *, what: str = "traces of reads") -> None:
+    `what`: its name in the log. `on_drop`: told of each one that is let go without being saved.
+    """
+
+    def __init__(
+        self,
+        save: Save[LeftT],
+        *,
+        what: str = "traces of reads",
+        on_drop: Callable[[LeftT], None] = lambda _: None,
+    ) -> None:
         self._save = save
         self._what = what
+        self._on_drop = on_drop
         self._waiting: deque[LeftT] = deque()
         self._saving = asyncio.Lock()
         self._full = asyncio.Event()
@@ -137,7 +147,7 @@ class TraceBuffer(Generic[LeftT]):
 
     def _drop(self, number: int, why: str) -> None:
         for _ in range(number):
-            self._waiting.popleft()
+            self._on_drop(self._waiting.popleft())
         self.dropped += number
         if number:
             _log.warning("%s dropped: %d now, %d in all (%s)", self._what, number, self.dropped, why)
