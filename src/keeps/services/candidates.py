@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final, cast
 
 from keeps.core import screen as screening
-from keeps.core.access import Caller, PrincipalKind
+from keeps.core.access import Caller
 from keeps.core.errors import SecretRefused
 from keeps.core.facts import TRUST, Category, Control, Origin, Status
 from keeps.core.memories import life_of
@@ -23,6 +23,7 @@ from keeps.core.text import fold
 from keeps.core.triples import Family, Triple
 from keeps.core.trust import trust_of
 from keeps.finder.local import stemmer
+from keeps.services import roles
 from keeps.services.incoming import Wait
 from keeps.services.reconcile import kind_of
 from keeps.services.runtime import Context
@@ -69,12 +70,13 @@ class Judged:
 def behind(context: Context, caller: Caller, scope: Scope) -> Origin:
     """Who stands behind what a caller writes into a scope.
 
-    A person does who comes with their own key, acts for nobody else, and writes where nobody else is at home; their
-    word is an act of their own. Whatever else comes is an agent's, or the app's when an admin vouches for its code.
+    A person does who comes with their own key, acts for nobody else, and writes where nobody else is at home; where
+    several are, only a curator does, for none of them decides for the others. Their word is an act of their own.
+    Whatever else comes is an agent's, or the app's when an admin vouches for its code.
     """
-    if caller.kind is PrincipalKind.HUMAN and caller.target is None:
-        person = context.consent.person_of(scope.nodes())
-        if person is None or person == caller.principal_id:
+    if roles.is_person(caller):
+        owners = {context.consent.homes[home] for home in context.consent.homes_of(scope)}
+        if owners <= {caller.principal_id} or (len(owners) > 1 and roles.is_curator(context, caller)):
             return Origin.USER_SAVED
     return Origin.APP_WRITTEN if caller.principal.trusted_writer else Origin.AGENT_INFERRED
 
