@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from keeps.core.errors import Forbidden, NotFound, Unprocessable
-from keeps.core.facts import Origin
-from keeps.services import erase
+from keeps.core.facts import Fact, Origin, Status
+from keeps.services import erase, memories
 from keeps.services.promote import Promotion, promote
 from keeps.services.recall import Recall, recall
 from keeps.services.runtime import Runtime
@@ -41,7 +41,7 @@ async def test_a_sentence_becomes_memory_and_points_at_where_it_was_said(rt: Run
     control = row.control
     assert (control.kind, control.origin, control.user_confirmed) == ("note", Origin.USER_SAVED, True)
     assert (control.confirmed_by, control.trust) == ("owner", 0.95)
-    assert (row.source.kind, row.source.ref, row.source_clause) == ("turn", f"turn:{turn}", SENTENCE)
+    assert (row.source.kind, row.source.ref, row.source_clause) == ("api", f"turn:{turn}", SENTENCE)
     hits = (await recall(rt, at.context, at.agent, Recall(query="nights"))).hits
     assert done.ref in [f"attribute:{hit.row.id}" for hit in hits if hit.row is not None]
     (actions,) = await at.context.db.run("SELECT VALUE action FROM audit;")
@@ -110,3 +110,15 @@ async def test_the_words_go_with_the_memory_and_the_quote_with_the_turn(rt: Runt
     assert found[done.ref].source_clause is None
     await erase.forget(rt, at.context, at.owner, erase.Forget(ids=(done.ref,), purge=True))
     assert "nights" not in await everything(at.context)
+
+
+async def test_a8_a_promoted_value_of_a_slot_takes_the_place_of_the_saved_one(rt: Runtime, at: People) -> None:
+    wanted = memories.Save(kind="fact", text="At the mill", slot="workplace")
+    before = (await memories.save(rt, at.context, at.owner, wanted)).memory
+    turn = await say(rt, at, "At the orchard")
+    done = await promote(rt, at.context, at.owner, Promotion(turn=turn, kind="fact", slot="workplace"))
+    assert before is not None
+    found = await memories.get(rt, at.context, at.owner, before.id)
+    assert found.status is Status.SUPERSEDED
+    assert isinstance(found.row, Fact)
+    assert found.row.superseded_by == done.row.id

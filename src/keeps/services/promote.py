@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from keeps.core.access import Caller, Verb, check_write
-from keeps.core.entities import EntityType, entity_ref
-from keeps.core.errors import Forbidden, Invalid, NotFound, StaleHead, Unprocessable
+from keeps.core.errors import Forbidden, NotFound, StaleHead, Unprocessable
 from keeps.core.facts import PROVENANCE_TRUST, Fact, Origin, Source
 from keeps.core.kinds import INSTRUCTION
 from keeps.core.memories import check_kind, check_slot, check_text
@@ -15,7 +14,7 @@ from keeps.core.screen import may_instruct
 from keeps.core.sessions import Turn
 from keeps.core.summaries import NOTE_PREFIX
 from keeps.core.triples import Family, Named, Triple
-from keeps.services import audit, candidates, moves, standing, suppression
+from keeps.services import audit, candidates, memories, moves, standing, suppression
 from keeps.services.candidates import Given
 from keeps.services.history import heard
 from keeps.services.inbox import is_person
@@ -31,6 +30,7 @@ from keeps.store.rows import ref_of
 _ACTION: Final = "memory.promote"
 _NOTE_CHARS: Final = 12
 _NOTE: Final = "note"
+_STATED: Final = "api"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,8 @@ async def promote(rt: Runtime, context: Context, caller: Caller, request: Promot
         await audit.denied(rt, context, caller, _ACTION, f"turn:{turn.id}")
         raise Forbidden("only the person it belongs to takes this out of history")
     check_write(turn.scope, caller.region(Verb.MEMORY_WRITE))
-    triple = _triple(context, caller, request, turn.content[start:end])
+    entity = await memories.about(rt, context, caller, turn.scope)
+    triple = _triple(context, entity, request, turn.content[start:end])
     async with context.alone_on({str(triple.entity.ref)}):
         for attempt in range(1, MAX_REPLANS + 1):
             try:
@@ -111,17 +112,12 @@ async def _found(context: Context, caller: Caller, request: Promotion) -> tuple[
     return turn, start, end
 
 
-def _triple(context: Context, caller: Caller, request: Promotion, text: str) -> Triple:
+def _triple(context: Context, entity: Named, request: Promotion, text: str) -> Triple:
     kind = check_kind(request.kind, context.consent.settings)
     said = check_text(text, kind)
     if kind.name == INSTRUCTION and not may_instruct(said):
         raise Unprocessable("an instruction is about language, tone, length or form: keep this as a note instead")
     key = check_slot(request.slot) if request.slot is not None else NOTE_PREFIX + new_id()[:_NOTE_CHARS]
-    name = caller.display_name
-    try:
-        entity = Named(entity_ref(EntityType.PERSON, name), name)
-    except Invalid:
-        entity = Named(entity_ref(EntityType.PERSON, caller.principal_id), caller.principal_id)
     return Triple(family=Family.ATTRIBUTE, entity=entity, key=key, value=said, source_clause=text)
 
 
@@ -145,7 +141,8 @@ async def _keep(rt: Runtime, context: Context, caller: Caller, kind: str, turn: 
     incoming = Incoming(
         triples=[triple],
         scope=turn.scope,
-        source=Source(kind="turn", ref=f"turn:{turn.id}", session=turn.session, trust=PROVENANCE_TRUST["turn"]),
+        # It is the person who states it now; that it was said before says only where it stands.
+        source=Source(kind=_STATED, ref=f"turn:{turn.id}", session=turn.session, trust=PROVENANCE_TRUST["upsert"]),
         control=judged.controls[0],
         now=now,
         known_at=now,

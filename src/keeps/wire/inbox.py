@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Self, cast
+from typing import TYPE_CHECKING, Annotated, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from keeps.core.facts import Fact, Status
 from keeps.core.inbox import Choice, Rate, because, choices_of, one_by_one, words_of
 from keeps.core.kinds import is_name
 from keeps.core.text import reveal
-from keeps.wire.base import WireIn, WireOut, bare_id, example
+from keeps.wire.base import StrictIn, WireOut, bare_id, example
 from keeps.wire.late import Late
 from keeps.wire.pages import PageMeta, PageQuery
 from keeps.wire.problems import problem_of
@@ -179,23 +178,6 @@ class InboxOut(WireOut):
             rates=[RateOut.of(rate) for rate in found.rates],
             page=page,
         )
-
-
-class StrictIn(WireIn):
-    """A request in which every member counts: one that is not known is refused."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _nothing_else(cls, data: object) -> object:
-        if not isinstance(data, Mapping):
-            return data
-        given = cast("Mapping[str, object]", data)
-        for name in given:
-            if name not in cls._spellings:
-                raise ValueError(f"{name[:64]} may not be given here")
-        return given
 
 
 class DecisionIn(StrictIn):
