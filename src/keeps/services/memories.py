@@ -13,7 +13,6 @@ from keeps.core.facts import Fact, Status
 from keeps.core.memories import SHOWN, Memory, check_kind, check_slot, check_text, of_proposal, of_row
 from keeps.core.modes import Infer
 from keeps.core.pages import FIRST_PAGE, Page, PageRequest, time_key
-from keeps.core.replies import ReplyKey
 from keeps.core.scopes import Scope
 from keeps.core.summaries import NOTE_PREFIX
 from keeps.core.text import conceals
@@ -69,7 +68,6 @@ class Save:
     scope: Scope | None = None
     source: str = "api"
     run: str | None = None
-    reply: ReplyKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,7 @@ async def save(rt: Runtime, context: Context, caller: Caller, request: Save) -> 
     key = check_slot(request.slot) if request.slot is not None else NOTE_PREFIX + new_id()
     triple = Triple(
         family=Family.ATTRIBUTE,
-        entity=await _about(rt, context, caller, scope),
+        entity=await about(rt, context, caller, scope),
         key=key,
         value=text,
         hidden_chars=conceals(request.text),
@@ -108,7 +106,6 @@ async def save(rt: Runtime, context: Context, caller: Caller, request: Save) -> 
         run=request.run,
         source_kind=request.source,
         audited="memory.save",
-        reply=request.reply,
     )
     done = await remember(rt, context, caller, wanted)
     kept = saved(rt, context, done)
@@ -138,7 +135,7 @@ async def _lift(rt: Runtime, context: Context, memory: Memory) -> None:
         await context.commit(batch)
 
 
-async def _about(rt: Runtime, context: Context, caller: Caller, scope: Scope) -> Named:
+async def about(rt: Runtime, context: Context, caller: Caller, scope: Scope) -> Named:
     """The entity a memory is about: the person under whose home it lies, else what the scope names."""
     person = context.consent.person_of(scope.nodes())
     if person is not None:

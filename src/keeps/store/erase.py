@@ -319,6 +319,9 @@ _QUOTING: Final[tuple[LiteralString, ...]] = (
 async def _replies_and_jobs(work: Work) -> None:
     """A stored reply that tells of a row says only that it was erased; work waiting for a row drops it."""
     refs = [*work.fates, *_trimmed(work)]
+    # A reply from when a row still waited names it as the proposal it was.
+    before = (f"proposal:{ref.partition(':')[2]}" for ref in work.fates if ref.partition(":")[0] in _MEANT)
+    refs += [ref for ref in before if ref not in work.fates]
     for row in await read(
         work.db, "SELECT id FROM reply WHERE rows CONTAINSANY $ids AND erased = false TIMEOUT 30s;", refs
     ):
