@@ -43,7 +43,7 @@ _DELEGATE: Final = "X-Memory-On-Behalf-Of"
 class Call:
     """One request below the root of a context, or below `/api/v1` when `rooted`.
 
-    `repeatable`: sending it twice does what sending it once does.
+    `repeatable`: sending it twice does what sending it once does. `revision`: the one of what is changed that was read.
     """
 
     method: str
@@ -53,12 +53,15 @@ class Call:
     idempotency_key: str | None = None
     rooted: bool = False
     repeatable: bool = False
+    revision: int | None = None
+    nulls: bool = False
+    """A member without a value says something, and is sent."""
 
     def content(self) -> bytes | None:
         """The JSON body, None without one. Raises: Invalid for what JSON or the service cannot hold."""
         if self.body is None:
             return None
-        given = {name: value for name, value in self.body.items() if value is not None}
+        given = {name: value for name, value in self.body.items() if value is not None or self.nulls}
         try:
             return json.dumps(given, ensure_ascii=False, allow_nan=False, default=_plain).encode()
         except UnicodeEncodeError:
@@ -166,6 +169,8 @@ async def send(http: httpx.AsyncClient, context: str, call: Call) -> httpx.Respo
         headers["Content-Type"] = "application/json"
     if call.idempotency_key is not None:
         headers["Idempotency-Key"] = _header(call.idempotency_key, "an idempotency key")
+    if call.revision is not None:
+        headers["If-Match"] = f'"{call.revision}"'
     return await http.request(call.method, root + call.path, content=content, params=call.query(), headers=headers)
 
 

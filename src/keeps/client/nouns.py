@@ -1,4 +1,4 @@
-"""Sessions, scopes, principals, keys, traces and runs, as a client sees them."""
+"""Sessions, scopes, principals, keys, traces, runs and memories, as a client sees them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Literal
 from keeps.client.calls import Call, path_of
 from keeps.client.given import check_k
 from keeps.wire.keys import KeyListOut, MintedKey
+from keeps.wire.memories import MemoriesOut, MemoryHistoryOut, MemoryOut, SavedOut
 from keeps.wire.principals import EffectiveOut, PrincipalListOut, PrincipalOut
 from keeps.wire.runs import CitedOut, RunOut, RunRecord, RunsOut
 from keeps.wire.scopes import ScopeForgetOut, ScopeListOut, ScopeNode
@@ -275,3 +276,123 @@ class Runs(Noun):
         """A page of runs, the one that began last first: of an agent, in a session, that were given a memory."""
         found = await self._get("/runs", agent=agent, sessionId=session, memory=memory, limit=limit, cursor=cursor)
         return RunsOut.parse(found)
+
+
+class Memories(Noun):
+    """Memories as the person they belong to handles them. `rev` is the revision that was read: when it was changed
+    since, nothing is done and `StaleRevision` is raised."""
+
+    async def save(
+        self,
+        text: str,
+        *,
+        kind: str = "note",
+        slot: str | None = None,
+        scopes: ScopeSpelling | None = None,
+        source: Literal["sheet", "api"] | None = None,
+        run: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> SavedOut:
+        """Keep a memory; in the same `slot` it replaces what stood there. Look at `status`: what an agent saves may
+        wait for the person, and what was not stored at all is `dropped`.
+
+        Raises: Unprocessable, SecretRefused, Forbidden.
+        """
+        body = {"text": text, "kind": kind, "slot": slot, "scopes": scopes, "source": source, "runId": run}
+        return SavedOut.parse(await self._post("/memories", body, key=idempotency_key))
+
+    async def list(
+        self,
+        *,
+        status: str | None = None,
+        kind: str | None = None,
+        slot: str | None = None,
+        q: str | None = None,
+        agent: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> MemoriesOut:
+        """A page of memories, the one written down last first: your own in every state, others' that are in use."""
+        asked = {"status": status, "kind": kind, "slot": slot, "q": q, "agent": agent}
+        return MemoriesOut.parse(await self._get("/memories", **asked, limit=limit, cursor=cursor))
+
+    async def get(self, memory: str) -> MemoryOut:
+        """One memory as it stands. Raises: NotFound."""
+        return MemoryOut.parse(await self._get(path_of("memories", memory)))
+
+    async def history(self, memory: str) -> MemoryHistoryOut:
+        """Every version of a memory, the newest first. Raises: NotFound."""
+        return MemoryHistoryOut.parse(await self._get(path_of("memories", memory, "history")))
+
+    async def edit(
+        self,
+        memory: str,
+        *,
+        rev: int,
+        text: str | None = None,
+        kind: str | None = None,
+        muted: bool | None = None,
+        pinned: bool | None = None,
+        expires_at: datetime | str | None = None,
+        lasts: bool | None = None,
+    ) -> MemoryOut:
+        """Change a memory; a new text is a new version with an id of its own. `lasts` takes the end it has away.
+
+        Raises: StaleRevision, NotFound, Forbidden, IllegalTransition, Unprocessable, Conflict for too many pins.
+        """
+        said = {"text": text, "kind": kind, "muted": muted, "pinned": pinned}
+        body = said | {"expiresAt": expires_at, "lasts": lasts}
+        call = Call(method="PATCH", path=path_of("memories", memory), body=body, revision=rev)
+        return MemoryOut.parse(await self._ask(call))
+
+    async def confirm(
+        self,
+        memory: str,
+        *,
+        on_conflict: Literal["replace", "keep_both", "discard"] | None = None,
+        text: str | None = None,
+        rev: int | None = None,
+    ) -> MemoryOut:
+        """Say yes to what waits. Raises: NotFound, Forbidden, IllegalTransition, StaleRevision."""
+        return await self._move(memory, "confirm", rev, onConflict=on_conflict, text=text)
+
+    async def reject(self, memory: str, *, rev: int | None = None) -> MemoryOut:
+        """Say no: its text goes at once. Raises: NotFound, Forbidden, IllegalTransition, StaleRevision."""
+        return await self._move(memory, "reject", rev)
+
+    async def release(self, memory: str, *, rev: int | None = None) -> MemoryOut:
+        """Put what was held back among what waits. Raises: NotFound, Forbidden, IllegalTransition, StaleRevision."""
+        return await self._move(memory, "release", rev)
+
+    async def renew(
+        self, memory: str, *, expires_at: datetime | str | None = None, rev: int | None = None
+    ) -> MemoryOut:
+        """Use again what had expired. Raises: NotFound, Forbidden, IllegalTransition, StaleRevision."""
+        return await self._move(memory, "renew", rev, expiresAt=expires_at)
+
+    async def retire(self, memory: str, *, rev: int | None = None) -> MemoryOut:
+        """Stop using a memory; an agent may be answered with the question that it left for the person.
+
+        Raises: NotFound, Forbidden, IllegalTransition, StaleRevision.
+        """
+        return await self._move(memory, "retire", rev)
+
+    async def withdraw(self, memory: str, *, rev: int | None = None) -> MemoryOut:
+        """Take back what the caller proposed. Raises: NotFound, Forbidden, IllegalTransition, StaleRevision."""
+        return await self._move(memory, "withdraw", rev)
+
+    async def delete(self, memory: str, *, rev: int | None = None) -> MemoryOut:
+        """Delete a memory with its history; `undo` brings it back until its `undo_until`.
+
+        Raises: NotFound, Forbidden, StaleRevision.
+        """
+        call = Call(method="DELETE", path=path_of("memories", memory), revision=rev)
+        return MemoryOut.parse(await self._ask(call))
+
+    async def undo(self, memory: str) -> MemoryOut:
+        """Bring a deleted memory back, with the key that deleted it. Raises: NotFound, Gone when it is too late."""
+        return await self._move(memory, "undo", None)
+
+    async def _move(self, memory: str, move: str, rev: int | None, **body: object) -> MemoryOut:
+        call = Call(method="POST", path=path_of("memories", memory, move), body=body, revision=rev)
+        return MemoryOut.parse(await self._ask(call))
