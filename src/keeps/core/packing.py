@@ -144,19 +144,11 @@ class WriteBudget:
     max_stored: int = 10_000
 
 
-CHARS_PER_TOKEN: Final = 3.5
-"""Characters of plain English, and of JSON around it, that make a token: what Anthropic's glossary says of its models.
-OpenAI's help pages say 4."""
-
-BYTES_PER_TOKEN: Final = 3.0
-"""UTF-8 bytes of any other script that make a token: one character of Chinese, Japanese, Korean or Hindi, one and a
-half of Russian, Arabic or Greek."""
-
-
 def tokens_of(text: str) -> int:
-    """About how many tokens a model reads `text` as. A guess that needs no tokeniser, rather too high than too low.
+    """About how many tokens a model reads `text` as: a guess that needs no tokeniser, rather too high than too low.
 
-    Of two texts together never more than of each alone, added up.
+    3.5 characters of ASCII make one (OpenAI says 4 of English, DeepSeek 3.3), and 3 bytes of UTF-8 of all else: that is
+    one character of Chinese, for which DeepSeek counts .6. Of two texts together never more than of each, added up.
     """
     if text.isascii():
         return -(-len(text) * 2 // 7)
