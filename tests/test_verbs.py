@@ -12,8 +12,9 @@ import pytest
 import pytest_asyncio
 
 from keeps.client import Client
-from keeps.client.nouns import Keys, Noun, Principals, Runs, Scopes, Sessions, Traces
-from keeps.core.errors import Forbidden, NotFound, Unauthenticated
+from keeps.client.governing import Audit, Controls, Settings
+from keeps.client.nouns import Keys, Memories, Noun, Principals, Runs, Scopes, Sessions, Traces
+from keeps.core.errors import Forbidden, IllegalTransition, NotFound, StaleRevision, Unauthenticated
 from keeps.memory import Memory
 
 NOUNS: dict[str, type[Noun]] = {
@@ -23,6 +24,10 @@ NOUNS: dict[str, type[Noun]] = {
     "keys": Keys,
     "traces": Traces,
     "runs": Runs,
+    "settings": Settings,
+    "controls": Controls,
+    "audit": Audit,
+    "memories": Memories,
 }
 
 
@@ -86,9 +91,11 @@ async def test_every_verb(heard: Heard) -> None:
     await _traces(heard)
     await _runs(heard)
     await _inbox(heard)
+    await _memories(heard)
     await _sessions(heard)
     await _scopes(heard)
     await _principals_and_keys(heard)
+    await _governing(heard)
     await _forgetting(heard)
     assert every_verb() - heard.called == set()
 
@@ -151,6 +158,30 @@ async def _runs(heard: Heard) -> None:
     assert [each.id for each in (await heard("runs.list", session=session.id)).runs] == [run.id]
 
 
+async def _memories(heard: Heard) -> None:
+    memory = heard.memory
+    saved = await heard("memories.save", "Keeps bees", kind="fact", slot="town", idempotency_key="bees")
+    assert (saved.status, saved.origin, saved.rev) == ("confirmed", "user_saved", 1)
+    assert (await heard("memories.get", saved.id)).text == "Keeps bees"
+    assert saved.id in [each.id for each in (await heard("memories.list", q="bees", limit=5)).memories]
+    muted = await heard("memories.edit", saved.id, rev=1, muted=True, expires_at="2099-01-01T00:00:00Z")
+    assert (muted.rev, muted.muted) == (2, True)
+    changed = await heard("memories.edit", saved.id, rev=2, text="Keeps hens", lasts=True)
+    versions = (await heard("memories.history", changed.id)).versions
+    assert [each.text for each in versions] == ["Keeps hens", "Keeps bees"]
+    assert (await heard("memories.retire", changed.id)).status == "expired"
+    assert (await heard("memories.renew", changed.id)).status == "confirmed"
+    assert (await heard("memories.delete", changed.id)).undo_until is not None
+    assert (await heard("memories.undo", changed.id)).text == "Keeps hens"
+    for move in ("confirm", "reject", "release"):
+        with pytest.raises(IllegalTransition):
+            await heard(f"memories.{move}", changed.id)
+    with pytest.raises(Forbidden):
+        await heard("memories.withdraw", changed.id)
+    with pytest.raises(StaleRevision):
+        await memory.memories.edit(changed.id, rev=99, muted=True)
+
+
 async def _inbox(heard: Heard) -> None:
     said = await heard("remember", "The mole was quiet. I mend nets on Fridays.", infer="none")
     kept = await heard("promote", turn=said.turn_id, text="I mend nets on Fridays.", idempotency_key="p1")
@@ -162,6 +193,7 @@ async def _inbox(heard: Heard) -> None:
     assert (waiting.items, waiting.page.total_size) == ([], 0)
     done = await heard("decide", [{"id": "z" * 20, "decision": "keep"}])
     assert [each.error for each in done.decided] == ["not-found"]
+    assert (await heard("reconsider", dry_run=True)).moved == 0
 
 
 async def _sessions(heard: Heard) -> None:
@@ -208,6 +240,36 @@ async def _principals_and_keys(heard: Heard) -> None:
     async with Client(heard.memory.endpoint, key=made.key) as reader:
         with pytest.raises(Unauthenticated):
             await reader.whoami()
+
+
+async def _governing(heard: Heard) -> None:
+    version = (await heard("settings.get")).settings_version
+    change = {"retrieval_limit": 5, "proposal_ttl": 7}
+    shown = await heard("settings.patch", change, version=version, dry_run=True)
+    assert (shown.applied, shown.after["budget.max_memories"]) == (False, 5)
+    done = await heard("settings.patch", change, version=version, reason="fewer")
+    assert done.settings_version == version + 1
+    back = await heard("settings.patch", {"retrieval_limit": None}, version=version + 1)
+    assert back.before == {"budget.max_memories": 5}
+    with pytest.raises(StaleRevision):
+        await heard("settings.patch", change, version=version)
+    reverted = await heard("settings.revert", version, version=version + 2, reason="as it was")
+    assert reverted.applied
+    assert [row.version for row in (await heard("settings.history", limit=1)).versions] == [version + 3]
+    await heard("settings.kill", "no_write", reason="trying it")
+    assert (await heard("settings.kill", "none")).before == {"kill": "no_write"}
+    told = await heard("settings.tell_agent", "agent", "Be brief.")
+    assert (await heard("settings.agent", "agent")).current.text == told.text
+    await heard("settings.untell_agent", "agent")
+    paused = await heard("controls.set_pauses", [{"using": True}], rev=(await heard("controls.pauses")).rev)
+    rules = await heard("controls.set_rules", rev=paused.rev, blocked=["my back"], history=True)
+    assert (await heard("controls.rules")).blocked == ["my back"]
+    apps = await heard("controls.set_apps", {"agent": {"suggest": False}}, rev=rules.rev)
+    assert [(app.name, app.suggest) for app in (await heard("controls.apps")).apps] == [("Agent", False)]
+    apps = await heard("controls.set_apps", {}, rev=apps.rev)
+    await heard("controls.set_pauses", [], rev=apps.rev)
+    assert (await heard("audit.list", action="setting.kill", limit=5)).entries[0].action == "setting.kill"
+    assert (await heard("audit.verify")).ok
 
 
 async def _forgetting(heard: Heard) -> None:

@@ -11,7 +11,8 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from keeps.client.calls import OnPending
-from keeps.client.nouns import Keys, Principals, Runs, Scopes, Sessions, Traces
+from keeps.client.governing import Audit, Controls, Settings
+from keeps.client.nouns import Keys, Memories, Principals, Runs, Scopes, Sessions, Traces
 from keeps.config import Config
 from keeps.core.errors import Invalid
 from keeps.memory import DEFAULT_CONTEXT, DEFAULT_FOLDER, Memory
@@ -121,6 +122,55 @@ class SyncRuns(Waiting[Runs]):
     list = _blocking(Runs.list)
 
 
+class SyncMemories(Waiting[Memories]):
+    """Memories as the person they belong to handles them."""
+
+    save = _blocking(Memories.save)
+    list = _blocking(Memories.list)
+    get = _blocking(Memories.get)
+    history = _blocking(Memories.history)
+    edit = _blocking(Memories.edit)
+    confirm = _blocking(Memories.confirm)
+    reject = _blocking(Memories.reject)
+    release = _blocking(Memories.release)
+    renew = _blocking(Memories.renew)
+    retire = _blocking(Memories.retire)
+    withdraw = _blocking(Memories.withdraw)
+    delete = _blocking(Memories.delete)
+    undo = _blocking(Memories.undo)
+
+
+class SyncSettings(Waiting[Settings]):
+    """What an admin sets without a restart."""
+
+    get = _blocking(Settings.get)
+    patch = _blocking(Settings.patch)
+    history = _blocking(Settings.history)
+    revert = _blocking(Settings.revert)
+    kill = _blocking(Settings.kill)
+    agent = _blocking(Settings.agent)
+    tell_agent = _blocking(Settings.tell_agent)
+    untell_agent = _blocking(Settings.untell_agent)
+
+
+class SyncControls(Waiting[Controls]):
+    """The caller's own controls."""
+
+    pauses = _blocking(Controls.pauses)
+    set_pauses = _blocking(Controls.set_pauses)
+    rules = _blocking(Controls.rules)
+    set_rules = _blocking(Controls.set_rules)
+    apps = _blocking(Controls.apps)
+    set_apps = _blocking(Controls.set_apps)
+
+
+class SyncAudit(Waiting[Audit]):
+    """Who did what."""
+
+    list = _blocking(Audit.list)
+    verify = _blocking(Audit.verify)
+
+
 class SyncMemory(Waiting[Memory]):
     """The memory in a folder, with the verbs of `Memory`, each of which waits until it is done.
 
@@ -136,6 +186,10 @@ class SyncMemory(Waiting[Memory]):
         self.keys = SyncKeys(memory.keys, loop)
         self.traces = SyncTraces(memory.traces, loop)
         self.runs = SyncRuns(memory.runs, loop)
+        self.settings = SyncSettings(memory.settings, loop)
+        self.controls = SyncControls(memory.controls, loop)
+        self.audit = SyncAudit(memory.audit, loop)
+        self.memories = SyncMemories(memory.memories, loop)
 
     @classmethod
     @contextmanager
@@ -196,6 +250,7 @@ class SyncMemory(Waiting[Memory]):
     forget = _blocking(Memory.forget)
     inbox = _blocking(Memory.inbox)
     decide = _blocking(Memory.decide)
+    reconsider = _blocking(Memory.reconsider)
     promote = _blocking(Memory.promote)
     forget_scope = _blocking(Memory.forget_scope)
     entities = _blocking(Memory.entities)

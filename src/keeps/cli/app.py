@@ -33,6 +33,10 @@ COMMANDS: Final = {
     "inbox": "keeps.cli.inbox",
     "promote": "keeps.cli.promote",
     "forget": "keeps.cli.forget",
+    "pause": "keeps.cli.controls",
+    "resume": "keeps.cli.controls",
+    "consent": "keeps.cli.controls",
+    "audit": "keeps.cli.controls",
     "mode": "keeps.cli.mode",
     "export": "keeps.cli.export",
     "backup": "keeps.cli.archive",
@@ -46,6 +50,7 @@ GROUPS: Final = {
     "import": "keeps.cli.conversations",
     "scopes": "keeps.cli.scopes",
     "keys": "keeps.cli.keys",
+    "settings": "keeps.cli.settings",
 }
 """Groups of commands by name, each a module of its own."""
 

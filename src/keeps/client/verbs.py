@@ -11,7 +11,8 @@ import httpx
 
 from keeps.client.calls import DEFAULT_ENDPOINT, Call, OnPending, answer, http_client, path_of, unreachable
 from keeps.client.given import check_options, check_triples
-from keeps.client.nouns import Keys, Principals, Runs, Scopes, ScopeSpelling, Sessions, Traces
+from keeps.client.governing import Audit, Controls, Settings
+from keeps.client.nouns import Keys, Memories, Principals, Runs, Scopes, ScopeSpelling, Sessions, Traces
 from keeps.core.entities import parse_ref
 from keeps.core.errors import Invalid, Unavailable
 from keeps.core.pages import MAX_LIMIT
@@ -20,7 +21,7 @@ from keeps.wire.entities import EntityListOut, EntityOut, EntitySearchOut, Histo
 from keeps.wire.facts import BatchOut, FactsOut
 from keeps.wire.forget import ForgetOut
 from keeps.wire.health import HealthOut
-from keeps.wire.inbox import DecidedOut, InboxOut, PromotedOut
+from keeps.wire.inbox import DecidedOut, InboxOut, PromotedOut, ReconsideredOut
 from keeps.wire.index import IndexOut
 from keeps.wire.inspect import InspectOut
 from keeps.wire.pages import PageMeta
@@ -135,6 +136,10 @@ class Client:
         self.keys = Keys(self._ask)
         self.traces = Traces(self._ask)
         self.runs = Runs(self._ask)
+        self.settings = Settings(self._ask)
+        self.controls = Controls(self._ask)
+        self.audit = Audit(self._ask)
+        self.memories = Memories(self._ask)
 
     @property
     def endpoint(self) -> str:
@@ -281,6 +286,16 @@ class Client:
         """
         return DecidedOut.parse(
             await self._ask(Call(method="POST", path="/inbox/decide", body={"decisions": decisions}))
+        )
+
+    async def reconsider(self, *, dry_run: bool = False) -> ReconsideredOut:
+        """Let what the policy in force would not keep unasked wait for a person again, 100 memories at most.
+
+        `dry_run` only counts. Raises: Forbidden for who is no owner or admin.
+        """
+        body = {"dryRun": dry_run}
+        return ReconsideredOut.parse(
+            await self._ask(Call(method="POST", path="/inbox/reconsider", body=body, repeatable=dry_run))
         )
 
     async def promote(

@@ -10,7 +10,7 @@ from pydantic import Field
 from keeps.core.access import PrincipalId
 from keeps.core.controls import App, Controls, Pause
 from keeps.core.procedures import Procedure
-from keeps.wire.base import Instant, WireIn, WireOut, bare_id, example
+from keeps.wire.base import Instant, StrictIn, WireOut, bare_id, example
 from keeps.wire.late import Late
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def _principals(names: tuple[str, ...]) -> frozenset[str]:
     return frozenset(bare_id(name, "principal") or name for name in names)
 
 
-class PauseIn(WireIn):
+class PauseIn(StrictIn):
     """Rest of `saving`, of `using`, or of both, `until` a time or until it is lifted; of some `agents` or all."""
 
     saving: bool = False
@@ -44,7 +44,7 @@ class PauseIn(WireIn):
         )
 
 
-class PausesIn(WireIn):
+class PausesIn(StrictIn):
     """The pauses that hold from now on; none lifts them all."""
 
     model_config = example(pauses=[{"saving": True, "until": "2026-11-30T18:00:00Z"}])
@@ -52,7 +52,7 @@ class PausesIn(WireIn):
     pauses: tuple[PauseIn, ...]
 
 
-class RulesIn(WireIn):
+class RulesIn(StrictIn):
     """The rules that hold from now on: what is left out is not said any more."""
 
     model_config = example(blocked=["nothing about my back"], consents=["religion"], history=True)
@@ -72,7 +72,7 @@ class RulesIn(WireIn):
         )
 
 
-class AppIn(WireIn):
+class AppIn(StrictIn):
     """What one agent may do. `use`: memory in its prompts. `suggest`: proposals. `kinds`: of these kinds only."""
 
     use: bool = True
@@ -84,7 +84,7 @@ class AppIn(WireIn):
         return App(use=self.use, suggest=self.suggest, kinds=None if self.kinds is None else frozenset(self.kinds))
 
 
-class AppsIn(WireIn):
+class AppsIn(StrictIn):
     """What agents may do from now on, by the ids of their principals; one that is not named may do everything."""
 
     model_config = example(apps={"k3x9": {"use": True, "suggest": False}})
@@ -157,7 +157,7 @@ class AppsOut(WireOut):
     apps: list[AppOut]
 
 
-class ProcedureIn(WireIn):
+class ProcedureIn(StrictIn):
     """How an agent should behave."""
 
     model_config = example(text="Answer in British English. Never promise a delivery date.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from keeps.core import setting_keys
 from keeps.core.errors import Unprocessable
 from keeps.core.settings import Kill
-from keeps.wire.base import WireIn, WireOut, example
+from keeps.wire.base import StrictIn, WireIn, WireOut, example
 from keeps.wire.late import Late
 from keeps.wire.pages import PageMeta, PageQuery
 
@@ -33,7 +33,7 @@ class SettingsHistoryQuery(PageQuery):
     pass
 
 
-class ReasonIn(WireIn):
+class ReasonIn(StrictIn):
     """Why, in the words of who does it."""
 
     model_config = example(reason="the new limits made answers worse")
@@ -41,7 +41,7 @@ class ReasonIn(WireIn):
     reason: str | None = None
 
 
-class KillIn(WireIn):
+class KillIn(StrictIn):
     """What to stop: `no_prompt`, `no_write`, `both`; `none` lets memory go on."""
 
     model_config = example(kill="no_prompt", reason="answers quote what nobody saved")

@@ -20,7 +20,6 @@ _UNSERVED: Final = (
     "GET /state",
     "POST /state",
     "GET /profile",
-    "GET /audit",
     "POST /lifecycle/decay",
     "POST /lifecycle/expire",
     "GET /documents",
