@@ -32,7 +32,7 @@ from keeps.finder.base import Finder, FinderLost
 from keeps.finder.local import LocalFinder
 from keeps.models.base import Embedder
 from keeps.models.opened import open_embedder, provider_of
-from keeps.services import audit_chain, consent, index, run_buffer
+from keeps.services import audit_chain, consent, index, run_buffer, undoing
 from keeps.services.consent import Consent
 from keeps.services.embedders import Embedders
 from keeps.services.index import Changes, Indexed
@@ -365,6 +365,7 @@ class Runtime:
         await store_scopes.load_scope_sets(db, context.sets)
         context.nodes.update(node.path for node in await store_scopes.list_nodes(db))
         await self.replay(context)
+        await undoing.finish(context, self.ledger, self.clock())
         await index.catch_up(context.indexed)
         if self._owed(context).exists():
             await self.scrub(context)
