@@ -29,12 +29,14 @@ from keeps.core.policy import Drop
 from keeps.core.scopes import parse_scopes
 from keeps.core.status import TRANSITIONS, Move
 from keeps.services import access, contexts, memories
+from keeps.services.erase import Forget, forget, forget_scope
 from keeps.services.memories import Edit, ListMemories, Save
 from keeps.services.runtime import Context, Runtime
 from keeps.store import audit as store_audit
 from keeps.store import proposals as store_proposals
 from keeps.store import tables as store_tables
 from keeps.store.commit import Batch
+from keeps.store.db import RecordID
 from tests.services.conftest import HandClock
 
 
@@ -548,3 +550,72 @@ async def test_a_curator_decides_about_what_is_shared_and_an_admin_about_nobodys
     kept = await home.act("confirm", done.memory.id, curator)
     assert kept.row is not None
     assert kept.row.control.confirmed_by == "member"
+
+
+# ---------------------------------------------------------------------- after a crash, and a restore
+async def test_a_deletion_that_a_crash_left_open_is_final_once_the_record_is_opened_again(
+    home: Home, clock: HandClock
+) -> None:
+    memory = await home.save("Zanzibar", slot="canary")
+    await home.act("delete", memory.id)
+    assert "Zanzibar" in await home.texts()
+    await home.rt.forget_context("consent")
+    clock.forward(seconds=11)
+    opened = replace(home, context=await home.rt.context("consent"))
+    assert "Zanzibar" not in await opened.texts()
+
+
+async def test_a_record_put_back_as_it_was_before_a_deletion_does_not_bring_it_back(
+    home: Home, clock: HandClock
+) -> None:
+    memory = await home.save("Zanzibar", slot="canary")
+    before = await _rows(home)
+    await home.act("delete", memory.id)
+    clock.forward(seconds=11)
+    await memories.finish_deletions(home.rt, home.context)
+    batch = Batch(at=home.rt.clock())
+    batch.puts += [{"id": row.pop("id"), "row": row} for row in before]
+    batch.patch(RecordID("meta", "state"), tombstone=0)
+    await home.context.commit(batch)
+    assert "Zanzibar" in await home.texts()
+    await home.rt.replay(home.context)
+    assert "Zanzibar" not in await home.texts()
+
+
+async def _rows(home: Home) -> list[dict[str, Any]]:
+    """The rows that hold what was saved."""
+    found: list[dict[str, Any]] = []
+    for name in ("attribute", "turn", "chain", "entity"):
+        rows = await home.context.db.run("SELECT * FROM type::table($name);", name=name)
+        found += [dict(row) for row in rows[0]]
+    return found
+
+
+async def test_forgetting_a_scope_takes_what_could_still_be_brought_back_from_it(home: Home) -> None:
+    memory = await home.save("Zanzibar")
+    await home.act("delete", memory.id)
+    await forget_scope(home.rt, home.context, home.owner, "user/owner")
+    assert "Zanzibar" not in await home.texts()
+    assert await outcome(home.act("undo", memory.id)) is NotFound
+
+
+async def test_what_a_person_forgets_by_its_words_is_not_learned_again(home: Home) -> None:
+    await home.save("Lives in a lighthouse by the sea")
+    await forget(home.rt, home.context, home.owner, Forget(query="Lives in a lighthouse by the sea"))
+    again = Save(kind="note", text="lives in a lighthouse BY THE SEA")
+    done = await memories.save(home.rt, home.context, home.agent, again)
+    assert done.dropped is not None
+    assert done.dropped.why is Drop.SUPPRESSED
+
+
+async def test_what_an_agent_forgets_may_be_learned_again(home: Home) -> None:
+    memory = await home.propose("Lives in a lighthouse by the sea")
+    await home.act("confirm", memory.id)
+    await forget(home.rt, home.context, home.agent, Forget(ids=(memory.ref.replace("proposal", "attribute"),)))
+    assert (await home.propose("Lives in a lighthouse by the sea")).status is Status.PROPOSED
+
+
+async def test_a_proposal_forgotten_by_its_words_says_nothing_any_more(home: Home) -> None:
+    await home.propose("Lives in a lighthouse by the sea")
+    await forget(home.rt, home.context, home.owner, Forget(query="Lives in a lighthouse by the sea"))
+    assert "lighthouse" not in await home.texts()

@@ -75,6 +75,8 @@ class Choice:
     unknown: tuple[int, ...] = ()
     meant: Meant = field(default_factory=Meant)
     entries: list[Entry] = field(default_factory=list[Entry])
+    refused_by: str | None = None
+    """The person who forgets it, and does not want it learned again."""
 
 
 class Chooser:

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from keeps.core.access import Caller, Verb
+from keeps.core.access import Caller, PrincipalKind, Verb
 from keeps.core.entities import EntityRef
 from keeps.core.erasure import Fate, Gone, Order, Presence
 from keeps.core.errors import Forbidden, Invalid, NotFound, StaleHead, TooLarge
 from keeps.core.scopes import Lens, Pattern, parse_path
 from keeps.finder.base import FinderLost, Name
-from keeps.services import choosing, history, index
+from keeps.services import choosing, history, index, suppression
 from keeps.services.choosing import Choice, Chooser, ref_of_row
 from keeps.services.index import Changes
 from keeps.services.runtime import MAX_REPLANS, Context, Runtime
@@ -25,6 +25,7 @@ from keeps.store import facts as store_facts
 from keeps.store import named as store_named
 from keeps.store import sessions as store_sessions
 from keeps.store import tombstones
+from keeps.store.commit import Batch
 from keeps.store.erasing import Plan
 from keeps.store.rows import Record, stored_ref
 
@@ -125,8 +126,11 @@ async def forget(rt: Runtime, context: Context, caller: Caller, request: Forget)
     told_to = context.sets.readable(caller.region(Verb.MEMORY_READ))
     chooser = Chooser(context, region, request.lens, gone, readable=told_to)
 
+    by_person = caller.kind is PrincipalKind.HUMAN and caller.target is None
+
     async def choose() -> Choice:
-        return await chooser.choose(request.query, request.ids)
+        choice = await chooser.choose(request.query, request.ids)
+        return replace(choice, refused_by=caller.principal_id) if by_person else choice
 
     if not request.dry_run:
         return _forgotten(*await _carry_out(rt, context, choose))
@@ -286,6 +290,7 @@ async def _commit(rt: Runtime, context: Context, choice: Choice) -> _Done:
             planned = await store_erase.plan(context.db, context.sets, part, rt.clock())
         if number == len(parts):
             planned.batch.entries += choice.entries
+            _suppress(context, planned.batch, choice)
             store_erase.note_tombstone(planned.batch, seq)
         if planned.purges:
             rt.owe_scrub(context)
@@ -295,6 +300,16 @@ async def _commit(rt: Runtime, context: Context, choice: Choice) -> _Done:
     if done.purges:
         await rt.scrub(context)
     return done
+
+
+def _suppress(context: Context, batch: Batch, choice: Choice) -> None:
+    """What a person forgot is not learned again unasked."""
+    if choice.refused_by is None:
+        return
+    records = [row for unit in choice.units for row in unit.rows if row["id"].table_name in store_facts.FACT_TABLES]
+    going = [row for row in records if isinstance(choice.order.rows.get(ref_of_row(row)), Gone)]
+    rows = [store_facts.from_record(row, context.sets) for row in going]
+    suppression.suppress(batch, context, rows, reason="forgotten", by=choice.refused_by)
 
 
 def _parts(order: Order) -> Iterable[Order]:
