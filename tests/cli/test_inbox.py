@@ -96,6 +96,8 @@ def test_an_agent_has_no_inbox(desk: Desk, agent: Desk) -> None:
         ("approve", "abcd", "--never-again"),
         ("reject", "abcd", "--both"),
         ("burn", "abcd"),
+        ("reconsider", "abcd"),
+        ("approve", "abcd", "--dry-run"),
     ],
 )
 def test_wrong_usage_says_so(desk: Desk, arguments: tuple[str, ...]) -> None:
@@ -144,6 +146,11 @@ def test_j3_what_is_held_back_shows_hidden_characters_and_cannot_be_approved(des
     assert "\u202e" not in out
     assert desk("inbox", "approve", held[0]["id"], code=1).err
     desk("inbox", "reject", held[0]["id"])
+
+
+def test_reconsider_counts_and_is_for_admins(desk: Desk, agent: Desk) -> None:
+    assert desk("inbox", "reconsider", "--dry-run").out == "0 memories would wait again.\n"
+    assert "owners and admins" in agent("inbox", "reconsider", code=1).err
 
 
 def test_promote_remembers_a_sentence(desk: Desk, agent: Desk) -> None:

@@ -30,9 +30,9 @@ class People:
     agent: Caller
 
 
-async def people(rt: Runtime) -> People:
-    """Such a context, new."""
-    made = await contexts.bootstrap(rt, "deliberate", policy="deliberate")
+async def people(rt: Runtime, *, policy: str = "deliberate") -> People:
+    """Such a context, new, under its policy or another."""
+    made = await contexts.bootstrap(rt, "deliberate", policy=policy)
     owner = await authenticate(rt, made.context, made.owner_key, None)
     agent = await authenticate(rt, made.context, made.agent_key, None)
     return People(owner.context, owner.caller, agent.caller)

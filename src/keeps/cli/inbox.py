@@ -29,6 +29,7 @@ class Action(StrEnum):
     EDIT = "edit"
     REJECT = "reject"
     RELEASE = "release"
+    RECONSIDER = "reconsider"
 
 
 _LEAST: Final = 4
@@ -79,6 +80,7 @@ def inbox(
         bool, typer.Option("--never-again", help="With reject: drop it unasked when it comes again.")
     ] = False,
     both: Annotated[bool, typer.Option("--both", help="With approve: keep the value that is saved beside it.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With reconsider: only count.")] = False,
 ) -> None:
     """See what waits for you, and decide: on a terminal one by one, or by ids."""
     reach = Reach.of(ctx)
@@ -87,10 +89,12 @@ def inbox(
         raise typer.BadParameter("--never-again goes with reject")
     if both and action is not Action.APPROVE:
         raise typer.BadParameter("--both goes with approve")
-    if action is Action.LIST:
+    if dry_run and action is not Action.RECONSIDER:
+        raise typer.BadParameter("--dry-run goes with reconsider")
+    if action in (Action.LIST, Action.RECONSIDER):
         if named:
             raise typer.BadParameter("say what to do: approve, edit, reject or release")
-        _look(reach)
+        _look(reach) if action is Action.LIST else _reconsider(reach, dry_run=dry_run)
         return
     text = None
     if action is Action.EDIT:
@@ -112,6 +116,12 @@ def _look(reach: Reach) -> None:
         if decisions:
             done = reach.ask(lambda memory: _one_by_one(memory, decisions))
             _tell_done(console(), done, found.items)
+
+
+def _reconsider(reach: Reach, *, dry_run: bool) -> None:
+    done = reach.ask(lambda memory: memory.reconsider(dry_run=dry_run))
+    how = "would wait again" if dry_run else ("waits again" if done.moved == 1 else "wait again")
+    reach.show(done, lambda out: out.print(f"{counted(done.moved, 'memory', 'memories')} {how}."))
 
 
 async def _all(memory: Client) -> InboxOut:

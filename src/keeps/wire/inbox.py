@@ -250,6 +250,20 @@ class DecidedOut(WireOut):
     waiting: int
 
 
+class ReconsiderIn(StrictIn):
+    """`dryRun` only counts."""
+
+    model_config = example(dryRun=True)
+
+    dry_run: bool = False
+
+
+class ReconsideredOut(WireOut):
+    """How many memories went back to be asked about, or would."""
+
+    moved: int
+
+
 class WebhookOut(WireOut):
     """What messages about proposals are signed with."""
 

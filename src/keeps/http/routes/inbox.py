@@ -11,8 +11,19 @@ from keeps.http.body import JsonBody
 from keeps.http.deps import DataCall, reply
 from keeps.http.params import QueryOf
 from keeps.http.shell import PENDING_HEADER
-from keeps.services import inbox, promote
-from keeps.wire.inbox import DecidedOut, DecideIn, InboxOut, InboxQuery, PromotedOut, PromoteIn, SettledOut, WebhookOut
+from keeps.services import inbox, promote, reconsider
+from keeps.wire.inbox import (
+    DecidedOut,
+    DecideIn,
+    InboxOut,
+    InboxQuery,
+    PromotedOut,
+    PromoteIn,
+    ReconsideredOut,
+    ReconsiderIn,
+    SettledOut,
+    WebhookOut,
+)
 
 router = APIRouter(prefix="/api/v1/{context:segment}", tags=["inbox"])
 
@@ -38,6 +49,16 @@ async def decide(call: DataCall, body: Annotated[DecideIn, Depends(JsonBody(Deci
     waiting = await inbox.count(call.context, call.caller)
     out = DecidedOut(decided=[SettledOut.of(each) for each in settled], waiting=waiting)
     return reply(out, headers={PENDING_HEADER: str(waiting)} if waiting else None)
+
+
+@router.post("/inbox/reconsider", response_model=ReconsideredOut)
+async def reconsider_kept(call: DataCall, body: Annotated[ReconsiderIn, Depends(JsonBody(ReconsiderIn))]) -> Response:
+    """Put up to 100 memories that the policy in force would not keep unasked among what waits."""
+    return await call.once(
+        lambda: reconsider.reconsider(call.rt, call.context, call.caller, dry_run=body.dry_run),
+        lambda moved: ReconsideredOut(moved=moved).to_json().decode(),
+        rows=lambda _: (),
+    )
 
 
 @router.post("/promote", status_code=201, response_model=PromotedOut)
