@@ -28,6 +28,7 @@ from keeps.core.access import (
 from keeps.core.errors import Conflict, Forbidden, Invalid, NotFound, StaleHead
 from keeps.core.pages import Page, PageRequest, page_of
 from keeps.core.scopes import EVERYTHING
+from keeps.core.screen import refuse_secrets
 from keeps.core.text import clean_name
 from keeps.services import access, principals
 from keeps.services.access import SYSTEM, ManagementCaller, Minted
@@ -234,6 +235,8 @@ async def _mint(
 ) -> MintedKey:
     minted = access.mint(rt, context.id, context.uid)
     called = str(minted.id) if name is None else clean_name(name, what="the name of a key")
+    if name is not None:
+        refuse_secrets(called, "the name of a key")
     for attempt in range(1, MAX_REPLANS + 1):
         stored = await store_principals.find(context.db, principal_id)
         if stored is None:

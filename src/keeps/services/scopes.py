@@ -9,6 +9,7 @@ from keeps.core.access import Caller, Region, Verb
 from keeps.core.errors import Forbidden, Invalid, NotFound, Unavailable
 from keeps.core.pages import Page, PageRequest, page_of
 from keeps.core.scopes import ROOT, Scope, ScopePath, wire_path
+from keeps.core.screen import refuse_secrets
 from keeps.core.text import clean, clean_name
 from keeps.services.runtime import Context, Runtime
 from keeps.store import scopes as store_scopes
@@ -26,7 +27,7 @@ def first_use(rt: Runtime, context: Context, batch: Batch, *scopes: Scope) -> No
     """Add to a write the scope sets and nodes it is the first to use.
 
     Raises: Invalid for a node nobody registered, where the configuration asks for that, and for more than 256 new
-    nodes.
+    nodes; SecretRefused for a node that is named after a secret.
     """
     batch.scope_sets += [
         store_scopes.scope_set_row(scope, batch.at)
@@ -41,6 +42,8 @@ def first_use(rt: Runtime, context: Context, batch: Batch, *scopes: Scope) -> No
     rows = [row for row in store_scopes.node_rows(fresh, batch.at) if row["id"].id not in context.nodes]
     if len(rows) > MAX_NEW_NODES:
         raise Invalid(f"too many new scopes: one write may add {MAX_NEW_NODES} nodes, this one adds {len(rows)}")
+    for row in rows:
+        _refuse_secret(row["id"].id)
     batch.scopes += rows
 
 
@@ -58,7 +61,9 @@ async def register(rt: Runtime, context: Context, caller: Caller, request: NewSc
 
     Name and description are taken up by a node that has none.
 
-    Raises: Forbidden unless scope:create is held over the path, and for the root.
+    Raises:
+        Forbidden: scope:create is not held over the path, or it is the root.
+        SecretRefused: its path, name or description holds a secret.
     """
     path = request.path
     _check(caller, Verb.SCOPE_CREATE, path)
@@ -66,6 +71,7 @@ async def register(rt: Runtime, context: Context, caller: Caller, request: NewSc
     found = await store_scopes.find_node(context.db, path)
     batch = Batch(at=rt.clock())
     if found is None:
+        _refuse_secret(path)
         rows = store_scopes.node_rows([path], batch.at)
         batch.scopes += [row | described if row["id"].id == path else row for row in rows]
     else:
@@ -114,10 +120,16 @@ def _check(caller: Caller, verb: Verb, path: ScopePath) -> None:
         raise Forbidden("the root is always there: it is neither registered nor removed")
 
 
+def _refuse_secret(path: str) -> None:
+    refuse_secrets(path.replace("/", " "), "the path of a scope")
+
+
 def _described(request: NewScope) -> dict[str, str]:
     described: dict[str, str] = {}
     if request.display_name is not None:
         described["display_name"] = clean_name(request.display_name, what="a display name")
+        refuse_secrets(described["display_name"], "a display name")
     if request.description is not None:
         described["description"] = clean(request.description, limit_chars=MAX_DESCRIPTION_CHARS).text
+        refuse_secrets(described["description"], "a description")
     return described

@@ -17,6 +17,7 @@ from keeps.core.errors import Invalid, NotFound
 from keeps.core.pages import Page, PageRequest, Place, number_key, time_key
 from keeps.core.scopes import ROOT, Lens, Pattern, Scope
 from keeps.core.sessions import RENDERED, Session, Turn, check_repeated
+from keeps.services import candidates
 from keeps.services import context as context_service
 from keeps.services.context import Asked
 from keeps.services.facts import before_of, readable_by
@@ -61,11 +62,13 @@ async def create(rt: Runtime, context: Context, caller: Caller, request: NewSess
     Raises:
         Forbidden: the scope lies outside what the caller may write.
         Invalid: it names nodes nobody registered, where that is asked for.
+        SecretRefused: the metadata holds a secret.
         TooLarge: metadata above 16 KiB of JSON.
     """
     if request.scope is not None:
         access.check_write(request.scope, caller.region(Verb.MEMORY_WRITE))
     check_repeated(request.metadata)
+    await candidates.refuse_secrets((), (), request.metadata)
     scope = request.scope or caller.default_scope()
     now = rt.clock()
     session = Session(
