@@ -47,6 +47,9 @@ GOAL_GRACE_DAYS: Final = 30
 """A goal with a date stays in use this many days after it."""
 
 INSTRUCTION: Final = "instruction"
+NOTE: Final = "note"
+NOT_FOLLOWED: Final = "not_followed"
+"""The flag of a note that was given as an instruction and asks for more than how to answer."""
 
 
 def is_name(name: str) -> bool:

@@ -12,6 +12,7 @@ from keeps.core import screen as screening
 from keeps.core.access import Caller
 from keeps.core.errors import SecretRefused
 from keeps.core.facts import TRUST, Category, Control, Origin, Status
+from keeps.core.kinds import INSTRUCTION, NOT_FOLLOWED, NOTE
 from keeps.core.memories import life_of
 from keeps.core.policy import BY_HAND, Drop, Subject, Verdict, blocked_by, decide, stops_history
 from keeps.core.policy import History as HistoryKept
@@ -206,8 +207,11 @@ def judge(
             trusted_writer=given.origin is Origin.APP_WRITTEN,
         )
         control = _control(given, subject, found, verdict, now)
+        if kind == INSTRUCTION and not screening.may_instruct(triple.value or triple.object_text or ""):
+            # Nothing that acts may be an instruction, whoever says it: it is kept as a note that nobody follows.
+            control = replace(control, kind=NOTE, flags=control.flags | {NOT_FOLLOWED})
         if verdict.status is Status.CONFIRMED:
-            ends = life_of(kind, consent.settings, now, until=triple.valid_until)
+            ends = life_of(control.kind, consent.settings, now, until=triple.valid_until)
             control = replace(control, expires_at=ends)
         made[number] = control
         if verdict.status is None:

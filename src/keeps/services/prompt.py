@@ -13,7 +13,7 @@ from keeps.core.access import Caller
 from keeps.core.cardinality import is_many_valued
 from keeps.core.facts import Category, Fact, Origin, Row, Status
 from keeps.core.fence import Note
-from keeps.core.kinds import INSTRUCTION, KINDS
+from keeps.core.kinds import INSTRUCTION, KINDS, NOT_FOLLOWED
 from keeps.core.packing import Budget, Item, Packed, Tainted, Unconfirmed, pack, tokens_of
 from keeps.core.runs import Candidate, Inclusion, Reason
 from keeps.core.sessions import Turn
@@ -213,7 +213,8 @@ def note_of(hit: Hit, *, guess: bool = False) -> Note:
         return Note(id=id_of(hit), kind=PASSAGE, label=fence.PASSAGE_LABEL, text=text, at=row.known_at)
     kind, label = row.control.kind, fence.label_of(row.control.origin, guess=guess)
     if not _is_told(row):
-        kind, label = fence.told_as(kind, label, hit.text)
+        told = INSTRUCTION if NOT_FOLLOWED in row.control.flags else kind
+        kind, label = fence.told_as(told, label, hit.text)
     return Note(id=id_of(hit), kind=kind, label=label, text=hit.text, at=row.clocks.known_at)
 
 
