@@ -156,9 +156,9 @@ class Place:
             assert time.monotonic() < limit
             time.sleep(0.005)
 
-    def harbour(self) -> Harbour:
-        """A fresh context."""
-        return Harbour(self, self.run(contexts.bootstrap(self.rt, f"harbour{next(self._names)}")))
+    def harbour(self, policy: str | None = None) -> Harbour:
+        """A fresh context, with a policy of its own when one is named."""
+        return Harbour(self, self.run(contexts.bootstrap(self.rt, f"harbour{next(self._names)}", policy=policy)))
 
     @contextmanager
     def configured(self, **settings: Any) -> Iterator[None]:

@@ -15,17 +15,8 @@ CHECKS: dict[str, Check] = {}
 """The check of an input. Fill it with `@row`."""
 
 PENDING: dict[str, str] = {
-    "O03": "proposals that a person confirms",
-    "O04": "quarantine of text that speaks to the assistant",
-    "O05": "quarantine of text that speaks to the assistant",
-    "O07": "quarantine of text that speaks to the assistant",
-    "O08": "quarantine of text that speaks to the assistant",
-    "O09": "proposals that a person confirms",
-    "O10": "quarantine of text that speaks to the assistant",
     "O11": "import of memories, as opposed to conversations",
     "O12": "citations, which refresh a memory",
-    "O13": "taint of what tools returned",
-    "O14": "instructions, a section of their own",
     "O27": "traces, receipts and the memory sheet, whose ids could be guessed",
     "O31": "the routes of single memories",
     "O32": "sorting by a field that the caller names",
@@ -38,7 +29,6 @@ PENDING: dict[str, str] = {
     "O45": "sign-in to the memory sheet",
     "O47": "proposals that a person confirms",
     "O48": "citations, which refresh a memory",
-    "O49": "finding secrets in text",
     "O50": "caps on proposals",
     "O51": "import of memories, as opposed to conversations",
     "O52": "the audit log",

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile import bodies, callers, fences, regions, words
+from tests.hostile import bodies, callers, fences, regions, screening, words
 from tests.hostile.place import Place
 from tests.hostile.rows import CHECKS, IDS, PENDING
 
-MODULES = (bodies, callers, fences, regions, words)
+MODULES = (bodies, callers, fences, regions, screening, words)
 LIST = os.environ.get("KEEPS_HOSTILE_INPUTS")
 
 
