@@ -38,7 +38,9 @@ class RememberIn(Input):
     labels: Labels = None
     infer: Annotated[
         Literal["full", "preview", "none"] | None,
-        Field(description="full: also draw facts from the text. preview: only show them. none: keep the text alone."),
+        Field(
+            description="full: draw facts from it, else keep it as a note. preview: only show them. none: history alone."
+        ),
     ] = None
 
 

@@ -14,6 +14,7 @@ from keeps.core.fence import Note
 from keeps.wire.facts import FactsOut
 from keeps.wire.forget import ForgetOut
 from keeps.wire.inspect import InspectOut
+from keeps.wire.memories import SavedOut
 from keeps.wire.query import ContextOut, Hit, QueryOut
 from keeps.wire.rows import ActionDetail, AttributeDetail, RelationDetail, RowOut
 
@@ -56,6 +57,15 @@ def written(done: FactsOut) -> str:
     if lost:
         said.append(f"{len(lost)} not kept ({', '.join(sorted({each.reason for each in lost}))})")
     return " ".join([said[0], *([", ".join(said[1:]) + "."] if said[1:] else [])])
+
+
+def noted(saved: SavedOut) -> str:
+    """What became of a text as a note, in ids and fixed words."""
+    if saved.dropped:
+        return f"Not kept as a memory ({saved.reason})."
+    if saved.status == "confirmed":
+        return f"Kept as memory:{saved.id}."
+    return f"As a memory it waits for the person's approval: memory:{saved.id}."
 
 
 def forgotten(gone: ForgetOut, *, dry_run: bool, purge: bool) -> str:
