@@ -38,9 +38,7 @@ class RememberIn(Input):
     labels: Labels = None
     infer: Annotated[
         Literal["full", "preview", "none"] | None,
-        Field(
-            description="full: draw facts from it, else keep it as a note. preview: only show them. none: history alone."
-        ),
+        Field(description="full: draw facts, else keep it as a note. preview: only show them. none: history alone."),
     ] = None
 
 
