@@ -271,7 +271,7 @@ async def test_j4_what_a_run_was_offered_is_no_evidence_when_it_comes_back(rt: R
     ]
     for _ in range(10):
         run = await runs.open_run(rt, quiet, BOT, NewRun())
-        await runs.offer(rt, quiet, BOT, run.id, session=None, candidates=offered, tokens=1, latency_ms=1, degraded=())
+        await runs.offer(rt, quiet, BOT, run.id, runs.Offer(candidates=offered, tokens=1, latency_ms=1))
         echo = await say(rt, quiet, BOT, fact("likes", "Rye"), relation("works_at", "port"), run=run.id)
         assert dropped(echo) == [(0, Drop.KNOWN), (1, Drop.KNOWN)]
         assert echo.turns == []

@@ -20,7 +20,7 @@ from keeps.services.context import Asked
 from keeps.services.context import block as block_of
 from keeps.services.erase import Forget
 from keeps.services.recall import Recall
-from keeps.services.runs import NewRun, RunChange, RunsWanted
+from keeps.services.runs import NewRun, Offer, RunChange, RunsWanted
 from keeps.services.runtime import Context, Runtime
 from keeps.services.sessions import NewSession
 from keeps.store import runs as store_runs
@@ -40,8 +40,8 @@ def weighed(memory: str, rank: int = 1, inclusion: Inclusion = Inclusion.INCLUDE
 
 
 async def offer(rt: Runtime, context: Context, who: Caller, run: str | None, *given: Candidate, **more: Any) -> str:
-    told: dict[str, Any] = {"session": None, "tokens": 100, "latency_ms": 7, "degraded": ()} | more
-    return await runs.offer(rt, context, who, run, candidates=given, **told)
+    told: dict[str, Any] = {"tokens": 100, "latency_ms": 7} | more
+    return await runs.offer(rt, context, who, run, Offer(candidates=given, **told))
 
 
 async def told(rt: Runtime, context: Context, value: str = "pilot", scopes: str = "user/mara") -> str:

@@ -252,17 +252,14 @@ async def _note(
     rt: Runtime, context: Context, caller: Caller, asked: Asked, noted: Noted, started: float, found: Recalled
 ) -> str:
     """Tell the run of the block, a new one when the request names none; the id of the run."""
-    return await runs.offer(
-        rt,
-        context,
-        caller,
-        asked.run,
-        session=asked.recall.session,
+    given = runs.Offer(
         candidates=noted.candidates,
+        session=asked.recall.session,
         tokens=noted.tokens,
         latency_ms=round((time.perf_counter() - started) * 1000),
         degraded=found.degraded,
     )
+    return await runs.offer(rt, context, caller, asked.run, given)
 
 
 def _influence(entries: Sequence[Entry]) -> Influence:

@@ -8,9 +8,12 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Final
 
+from keeps.config import Config
+from keeps.core.errors import Invalid
 from keeps.core.spaces import Point, Space
 from keeps.models.base import Embedder, EmbedderLost, Vectors
 from keeps.models.checked import Checked
+from keeps.models.opened import open_embedder, provider_of
 
 NONE: Final = "none"
 """The name that stands for no embedder."""
@@ -173,3 +176,40 @@ class Embedders:
         for watched in self._opened.values():
             await watched.close()
         self._opened.clear()
+
+
+def _addressed(config: Config) -> str | None:
+    """The kind of provider that the address and the key are for: that of the process's own embedder, else the only
+    one that is allowed. They go to no other: a key is not shown to whom it was not made for."""
+    own = provider_of(config.embedder)
+    kinds = {kind for name in config.embedders_allowed if (kind := provider_of(name)) is not None}
+    return own or (kinds.pop() if len(kinds) == 1 else None)
+
+
+def embedders_of(config: Config, given: Embedder | None) -> Embedders:
+    """The embedders that contexts name, made of what the process was told of them; nothing is loaded yet."""
+
+    allowed = {config.embedder, *config.embedders_allowed}
+    addressed = _addressed(config)
+
+    def open_(name: str) -> Embedder | None:
+        kind = provider_of(name)
+        if kind is not None and name not in allowed:
+            raise Invalid(
+                "that embedder would send texts to a server, and this process does not allow it: add its name to "
+                "KEEPS_EMBEDDERS_ALLOWED, or choose minilm, none, or the one in KEEPS_EMBEDDER"
+            )
+        mine = kind == addressed
+        return open_embedder(
+            name,
+            files=config.embedder_files,
+            url=config.embedder_url if mine else None,
+            key=config.embedder_key if mine else None,
+        )
+
+    embedders = Embedders(config.embedder, open_)
+    if given is not None:
+        embedders.add(given)
+    else:
+        embedders.get(config.embedder)
+    return embedders

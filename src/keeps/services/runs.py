@@ -84,42 +84,42 @@ async def of_caller(context: Context, caller: Caller, run_id: str) -> Run:
     return (await own(context, caller, run_id)).run
 
 
-async def offer(  # noqa: PLR0913 - what a prompt was offered is told in one call
-    rt: Runtime,
-    context: Context,
-    caller: Caller,
-    run_id: str | None,
-    *,
-    session: str | None,
-    candidates: Sequence[Candidate],
-    tokens: int,
-    latency_ms: int,
-    degraded: Sequence[str],
-) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What a prompt was offered. `tokens`, `latency_ms`: of this block; `session`: the one it is for."""
+
+    candidates: Sequence[Candidate] = ()
+    session: str | None = None
+    tokens: int = 0
+    latency_ms: int = 0
+    degraded: Sequence[str] = ()
+
+
+async def offer(rt: Runtime, context: Context, caller: Caller, run_id: str | None, given: Offer) -> str:
     """Note what a prompt of a run was offered, once a run and memory; its id, of a new run when none is given.
 
-    Nothing is written on the way. `tokens`, `latency_ms`: of this block, added to those of the run: a prompt that is
-    made again costs again. A temporary chat notes none of it.
+    Nothing is written on the way. Tokens and time are added to those of the run: a prompt that is made again costs
+    again. A temporary chat notes none of it.
 
     Raises:
         NotFound: the caller has no such run.
     """
     if run_id is None:
-        temporary = is_temporary(context, None, session)
-        plain = session if session is not None and _OWN_ID.fullmatch(session) else None
+        temporary = is_temporary(context, None, given.session)
+        plain = given.session if given.session is not None and _OWN_ID.fullmatch(given.session) else None
         kept = context.runs.open(_new(rt, context, caller, NewRun(session=plain, temporary=temporary)))
     else:
         kept = await own(context, caller, run_id)
     run, now = kept.run, rt.clock()
     if run.temporary:
         return run.id
-    kept.add(candidates, now)
+    kept.add(given.candidates, now)
     context.runs.change(
         kept,
         now,
-        tokens_memory=run.tokens_memory + tokens,
-        latency_ms=run.latency_ms + latency_ms,
-        degraded=tuple(dict.fromkeys((*run.degraded, *degraded))),
+        tokens_memory=run.tokens_memory + given.tokens,
+        latency_ms=run.latency_ms + given.latency_ms,
+        degraded=tuple(dict.fromkeys((*run.degraded, *given.degraded))),
         text_traced=run.text_traced or keeps_text(context),
     )
     return run.id

@@ -21,7 +21,7 @@ from keeps.config import Config
 from keeps.core import audit
 from keeps.core.audit import FIRST
 from keeps.core.contexts import FOLDER_NAMES, LAID_ASIDE
-from keeps.core.errors import Invalid, KeepsError, NotFound, StoreRefused
+from keeps.core.errors import KeepsError, NotFound, StoreRefused
 from keeps.core.facts import RowId, Status
 from keeps.core.marks import mark_of
 from keeps.core.scopes import ScopePath
@@ -31,10 +31,9 @@ from keeps.core.traces import ReadTrace
 from keeps.finder.base import Finder, FinderLost
 from keeps.finder.local import LocalFinder
 from keeps.models.base import Embedder
-from keeps.models.opened import open_embedder, provider_of
 from keeps.services import audit_chain, consent, index, run_buffer, undoing
 from keeps.services.consent import Consent
-from keeps.services.embedders import Embedders
+from keeps.services.embedders import Embedders, embedders_of
 from keeps.services.index import Changes, Indexed
 from keeps.services.run_buffer import Kept, RunBuffer
 from keeps.services.trace_buffer import TraceBuffer
@@ -478,43 +477,6 @@ def _remove_index(folder: Path) -> None:
         folder.rmdir()
 
 
-def _addressed(config: Config) -> str | None:
-    """The kind of provider that the address and the key are for: that of the process's own embedder, else the only
-    one that is allowed. They go to no other: a key is not shown to whom it was not made for."""
-    own = provider_of(config.embedder)
-    kinds = {kind for name in config.embedders_allowed if (kind := provider_of(name)) is not None}
-    return own or (kinds.pop() if len(kinds) == 1 else None)
-
-
-def _embedders(config: Config, given: Embedder | None) -> Embedders:
-    """The embedders that contexts name, made of what the process was told of them; nothing is loaded yet."""
-
-    allowed = {config.embedder, *config.embedders_allowed}
-    addressed = _addressed(config)
-
-    def open_(name: str) -> Embedder | None:
-        kind = provider_of(name)
-        if kind is not None and name not in allowed:
-            raise Invalid(
-                "that embedder would send texts to a server, and this process does not allow it: add its name to "
-                "KEEPS_EMBEDDERS_ALLOWED, or choose minilm, none, or the one in KEEPS_EMBEDDER"
-            )
-        mine = kind == addressed
-        return open_embedder(
-            name,
-            files=config.embedder_files,
-            url=config.embedder_url if mine else None,
-            key=config.embedder_key if mine else None,
-        )
-
-    embedders = Embedders(config.embedder, open_)
-    if given is not None:
-        embedders.add(given)
-    else:
-        embedders.get(config.embedder)
-    return embedders
-
-
 async def _pepper(folder: Path, control: Db, *, any_pepper: bool) -> bytes:
     """The pepper of a folder, made when it is missing and nothing depends on one yet."""
     names = [str(found.id) for found in await store_keys.management_ids(control)]
@@ -582,7 +544,7 @@ async def open_runtime(
             is missing or another one.
         Invalid: no embedder has the name in the config, or it lacks an address or a key.
     """
-    embedders = _embedders(config, embedder)
+    embedders = embedders_of(config, embedder)
     async with AsyncExitStack() as held:
         if config.data is not None:
             store_swap.finish(config.data)
