@@ -279,9 +279,15 @@ async def test_h9_a_temporary_chat_leaves_no_text_anywhere(served: Any, agent: h
             assert reply.status_code == 200, reply.text
         block = await ask(agent, f"{known} {canary}", **where)
         assert (block["context"], known in str(block)) == ("", False)
+        found = await agent.post("/query", json={"query": f"{known} {canary}"} | where)
+        assert found.json()["hits"] == []
     turn = await agent.post(f"/sessions/{session}/turns", json={"role": "user", "content": canary})
     assert turn.status_code < 300, turn.text
     assert (await agent.get(f"/sessions/{session}/turns")).json()["turns"] == []
+    around = await agent.post(f"/sessions/{session}/context", json={"query": f"{known} {canary}"})
+    assert (around.status_code, known in around.text, canary in around.text) == (200, False, False)
+    memory = {"kind": "note", "text": f"remember {canary}", "runId": run}
+    assert (await agent.post("/memories", json=memory)).json().get("dropped") is True
     for change in ({"temporary": False}, {"saving": True}):
         assert (await agent.patch(f"/runs/{run}", json=change)).status_code == 409
     closed = await agent.patch(
