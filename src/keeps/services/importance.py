@@ -14,7 +14,7 @@ from keeps.core.runs import Outcome
 from keeps.services.run_buffer import Kept
 from keeps.services.runtime import Context, Runtime
 from keeps.store import hits as store_hits
-from keeps.store import runs as store_runs
+from keeps.store import uses as store_uses
 from keeps.store.commit import Batch
 
 _VOUCHED_FOR: Final = frozenset(
@@ -38,11 +38,11 @@ async def refresh(rt: Runtime, context: Context, kept: Kept) -> int:
         return 0
     await context.runs.traces.settle()
     now = rt.clock()
-    done = await store_runs.refreshed_on(context.db, faded, store_runs.day_of(now))
+    done = await store_uses.refreshed_on(context.db, faded, store_uses.day_of(now))
     batch = Batch(at=now)
     for ref in sorted(faded.keys() - done):
         first = IMPORTANCE[faded[ref].category]
-        store_runs.refresh(batch, ref, refreshed(faded[ref].importance, first=first), agent=run.agent, at=now)
+        store_uses.refresh(batch, ref, refreshed(faded[ref].importance, first=first), agent=run.agent, at=now)
     if batch.patches:
         await context.commit(batch)
     return len(batch.patches) // 2

@@ -25,6 +25,7 @@ from keeps.services.runtime import Context, Runtime, new_id
 from keeps.services.traces import keeps_text, may_see, retention
 from keeps.store import runs as store_runs
 from keeps.store import sessions as store_sessions
+from keeps.store import uses as store_uses
 
 LEFT_OPEN: Final = timedelta(hours=1)
 """A run of which nothing was heard for so long is closed."""
@@ -150,7 +151,7 @@ def saves(context: Context, run_id: str | None) -> bool:
 async def uses_of(context: Context, refs: Collection[str]) -> dict[str, Uses]:
     """How often each memory, `table:id`, was used; those that never were are left out. Looking counts nothing."""
     await context.runs.traces.settle()
-    return await store_runs.uses_of(context.db, refs)
+    return await store_uses.uses_of(context.db, refs)
 
 
 # ---------------------------------------------------------------------- closing

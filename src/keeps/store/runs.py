@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, LiteralString
 
-from keeps.core.runs import Candidate, EndReason, Inclusion, Outcome, Reason, Run, ToolCall, Uses
-from keeps.store.commit import Batch
+from keeps.core.runs import Candidate, EndReason, Inclusion, Outcome, Reason, Run, ToolCall
+from keeps.store import uses as store_uses
 from keeps.store.db import INDEXED_VALUES, Db, RecordID
 from keeps.store.rows import Record, key_of
 from keeps.store.traces import micros, moment
 
 TABLE: Final = "run"
 CANDIDATES: Final = "run_memory"
-USES: Final = "memory_use"
 
 ROW_TABLES: Final = frozenset({"attribute", "relates_to", "action", "turn"})
 """Tables whose rows can stand in a prompt as they are, besides passages and what waits for a person."""
@@ -112,12 +111,14 @@ async def _save(db: Db, runs: Sequence[Saved]) -> None:
             if each.memory in one.offered_at and key.id not in there:
                 is_cited = each.memory in one.cited_at
                 shown.append(_candidate_row(one.run, each) | {"cited": is_cited})
-                _count(uses, one.run, each.memory, one.offered_at[each.memory], offered=1, cited=int(is_cited))
+                store_uses.count(
+                    uses, one.run.agent, each.memory, one.offered_at[each.memory], offered=1, cited=int(is_cited)
+                )
         for memory, at in one.cited_at.items():
             key = _candidate_id(one.run.id, memory)
             if there.get(str(key.id)) is False:
                 cited.append(key)
-                _count(uses, one.run, memory, at, cited=1)
+                store_uses.count(uses, one.run.agent, memory, at, cited=1)
     await db.run(
         _SAVE,
         timeout_s=_READ_S,
@@ -134,19 +135,6 @@ async def _there(db: Db, ids: Sequence[RecordID]) -> dict[str, bool]:
         return {}
     (rows,) = await db.run("SELECT id, cited FROM $ids TIMEOUT 10s;", timeout_s=_READ_S, ids=list(ids))
     return {key_of(row["id"]): row["cited"] for row in rows}
-
-
-def _count(
-    uses: dict[RecordID, dict[str, Any]], run: Run, memory: str, at: datetime, *, offered: int = 0, cited: int = 0
-) -> None:
-    day = day_of(at)
-    use = _use_id(memory, run.agent, day)
-    so_far = uses.setdefault(
-        use, {"id": use, "memory": memory, "agent": run.agent, "day": day, "offered": 0, "cited": 0, "last_us": 0}
-    )
-    so_far["offered"] += offered
-    so_far["cited"] += cited
-    so_far["last_us"] = max(so_far["last_us"], micros(at))
 
 
 async def find(db: Db, run_id: str) -> Stored | None:
@@ -287,48 +275,7 @@ async def count_proposed(db: Db, run_id: str) -> int:
     return int(found[0]["count"]) if found else 0
 
 
-# ---------------------------------------------------------------------- what a memory was used for
-async def uses_of(db: Db, memories: Collection[str]) -> dict[str, Uses]:
-    """How often each memory was used; those that never were are left out."""
-    found: dict[str, Uses] = {}
-    for row in await _uses(db, memories):
-        before = found.get(row["memory"], Uses())
-        at = moment(row["last_us"])
-        newer = before.last_at is None or at > before.last_at
-        found[row["memory"]] = Uses(
-            offered=before.offered + row["offered"],
-            cited=before.cited + row["cited"],
-            last_at=at if newer else before.last_at,
-            last_by=row["agent"] if newer else before.last_by,
-        )
-    return found
-
-
-async def refreshed_on(db: Db, memories: Collection[str], day: str) -> set[str]:
-    """Those of the memories whose importance was set back on a day."""
-    return {row["memory"] for row in await _uses(db, memories) if row["day"] == day and row.get("refreshed")}
-
-
-def refresh(batch: Batch, memory: str, importance: float, *, agent: str, at: datetime) -> None:
-    """Set the importance of a memory back, and note the day, in the use that the agent had of it."""
-    batch.patch(RecordID(*memory.split(":", 1)), importance=importance)
-    batch.patch(_use_id(memory, agent, day_of(at)), refreshed=True)
-
-
-async def _uses(db: Db, memories: Collection[str]) -> list[Record]:
-    wanted = sorted(set(memories))
-    rows: list[Record] = []
-    for start in range(0, len(wanted), INDEXED_VALUES):
-        rows += (
-            await db.run(
-                "SELECT * FROM memory_use WHERE memory IN $memories TIMEOUT 10s;",
-                timeout_s=_READ_S,
-                memories=wanted[start : start + INDEXED_VALUES],
-            )
-        )[0]
-    return rows
-
-
+# ---------------------------------------------------------------------- what stood in prompts, as it is now
 async def owners(db: Db, memories: Collection[str]) -> dict[str, str]:
     """The scope set that each memory lies in now; those that are gone are left out."""
     ids = [RecordID(*memory.split(":", 1)) for memory in sorted(memories) if _is_memory(memory)]
@@ -417,11 +364,6 @@ async def prune(db: Db, before: datetime, bad_before: datetime) -> int:
 
 
 # ---------------------------------------------------------------------- rows
-def day_of(at: datetime) -> str:
-    """The day of a time, UTC, as `2026-10-23`."""
-    return at.date().isoformat()
-
-
 def to_row(saved: Saved) -> Record:
     """A run as a row."""
     run = saved.run
@@ -543,7 +485,3 @@ def _candidate_row(run: Run, each: Candidate) -> dict[str, Any]:
 
 def _candidate_id(run: str, memory: str) -> RecordID:
     return RecordID(CANDIDATES, f"{run}|{memory}")
-
-
-def _use_id(memory: str, agent: str, day: str) -> RecordID:
-    return RecordID(USES, f"{memory}|{agent}|{day}")
