@@ -224,6 +224,7 @@ async def _principals_and_keys(heard: Heard) -> None:
     bot = await heard("principals.create", "Bot", kind="agent", grants={"memory:read": ["org/*"]})
     assert (await heard("principals.get", bot.id)).display_name == "Bot"
     assert bot.id in [row.id for row in (await heard("principals.list")).principals]
+    assert (await heard("principals.change", bot.id, trusted_writer=True)).trusted_writer
     granted = await heard("principals.grant", bot.id, "org/*", ["memory:write"])
     assert "memory:write" in granted.grants
     assert (await heard("principals.effective", bot.id, "org/east")).verbs == ["memory:read", "memory:write"]

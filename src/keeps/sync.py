@@ -89,6 +89,7 @@ class SyncPrincipals(Waiting[Principals]):
     create = _blocking(Principals.create)
     get = _blocking(Principals.get)
     list = _blocking(Principals.list)
+    change = _blocking(Principals.change)
     grant = _blocking(Principals.grant)
     revoke = _blocking(Principals.revoke)
     effective = _blocking(Principals.effective)

@@ -15,9 +15,11 @@ from pydantic_core import PydanticUndefined
 
 from keeps.cli.codes import exit_code_of
 from keeps.config import Config
-from keeps.core import errors
+from keeps.core import contexts, errors, setting_keys
 from keeps.core.errors import KeepsError
 from keeps.core.fence import LABELS, PASSAGE_LABEL
+from keeps.core.policy import Preset
+from keeps.core.settings import document_of, of_preset
 from keeps.http.app import create_app
 from keeps.http.routes import reserved
 from keeps.services import meant
@@ -52,8 +54,19 @@ def shown_default(name: str) -> str:
 
 
 def test_every_setting_is_on_the_page_with_its_default() -> None:
-    shown = {row[0].strip("`"): row[1] for row in rows("configuration.md")}
+    shown = {row[0].strip("`"): row[1] for row in rows("configuration.md") if row[0].startswith("`KEEPS_")}
     assert shown == {f"KEEPS_{name.upper()}": shown_default(name) for name in Config.model_fields}
+
+
+def test_every_setting_without_a_restart_is_on_the_page_with_default_range_and_role() -> None:
+    said = setting_keys.flat(contexts.effective({}) | document_of(of_preset(Preset.DELIBERATE)))
+    shown = {row[0].strip("`"): row[1:4] for row in rows("configuration.md", below="Settings without a restart")}
+
+    def default(path: str) -> str:
+        value = said.get(path)
+        return "" if value is None else f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value)}`"
+
+    assert shown == {path: [default(path), key.wanted, str(key.who)] for path, key in setting_keys.KEYS.items()}
 
 
 def test_every_setting_is_read_somewhere() -> None:

@@ -117,14 +117,22 @@ class Principals(Noun):
         kind: str | None = None,
         grants: Grants | None = None,
         home: str | None = None,
+        roles: Sequence[str] | None = None,
+        trusted_writer: bool | None = None,
     ) -> PrincipalOut:
-        """A new principal, or the one that has `external_id`. Raises: Conflict for a name in use, Forbidden."""
+        """A new principal, or the one that has `external_id`. `roles`: owner, admin, curator; only an owner gives them.
+        `trusted_writer`: what its code writes counts as written by the app.
+
+        Raises: Conflict for a name in use, Forbidden.
+        """
         body = {
             "displayName": display_name,
             "externalId": external_id,
             "kind": kind,
             "grants": grants,
             "home": home,
+            "roles": roles,
+            "trustedWriter": trusted_writer,
         }
         return PrincipalOut.parse(await self._post("/principals", body))
 
@@ -137,6 +145,15 @@ class Principals(Noun):
     ) -> PrincipalListOut:
         """A page of principals. Raises: Forbidden."""
         return PrincipalListOut.parse(await self._get("/principals", limit=limit, cursor=cursor, count=count))
+
+    async def change(
+        self, principal: str, *, roles: Sequence[str] | None = None, trusted_writer: bool | None = None
+    ) -> PrincipalOut:
+        """The principal with these roles, or vouched for as a writer. Raises: NotFound, Forbidden, Invalid."""
+        body = {"roles": roles, "trustedWriter": trusted_writer}
+        return PrincipalOut.parse(
+            await self._ask(Call(method="PATCH", path=path_of("principals", principal), body=body))
+        )
 
     async def grant(self, principal: str, path: str, verbs: Sequence[str]) -> PrincipalOut:
         """The principal with more verbs over a pattern of scopes. Raises: NotFound, Forbidden, Invalid."""

@@ -80,7 +80,7 @@ def _kind_name(value: object) -> bool:
 
 
 def _topic(value: object) -> bool:
-    return value in TOPICS
+    return isinstance(value, str) and value in TOPICS
 
 
 def _trace_text(value: object) -> bool:

@@ -1,0 +1,72 @@
+"""`keeps settings`, `pause`, `resume`, `consent` and `audit`, run as a person runs them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Desk
+
+
+@pytest.fixture
+def kept(desk: Desk) -> Desk:
+    desk("remember", "The spare key hangs behind the oven.")
+    return desk
+
+
+def test_f1_f2_settings_are_shown_tried_set_and_taken_back(kept: Desk) -> None:
+    assert "budget.max_memories = " in kept("settings", "show", "budget").out
+    tried = kept("settings", "set", "retrieval_limit", "5", "--dry-run")
+    assert "→ 5" in tried.out
+    assert "unchanged" in tried.out
+    assert "budget.max_memories" in kept("settings", "set", "retrieval_limit", "5", "--reason", "fewer").out
+    assert kept("settings", "show", "--json").json["own"]["budget"] == {"max_memories": 5}
+    assert kept("settings", "set", "retrieval_limit", "99", code=1).err.startswith("keeps: bad setting")
+    assert "there is no setting" in kept("settings", "set", "nonsense", "1", code=1).err
+    assert "fewer" in kept("settings", "history").out
+    kept("settings", "revert", "0")
+    assert "budget" not in kept("settings", "show", "--json").json["own"]
+    kept("settings", "revert", "99", code=3)
+
+
+def test_f3_the_switch(kept: Desk) -> None:
+    assert kept("settings", "kill", "no_prompt").out.strip() == "No memory goes into prompts."
+    assert kept("settings", "show", "kill").out.startswith("kill = no_prompt")
+    kept("settings", "kill", "none")
+    assert "kill = none" in kept("settings", "show", "kill").out
+
+
+def test_an_agent_is_told_how_to_behave(kept: Desk) -> None:
+    assert "told nothing" in kept("settings", "agent", "agent").out
+    kept("settings", "agent", "agent", "Be brief.")
+    kept("settings", "agent", "agent", "Be kind.")
+    assert kept("settings", "agent", "agent", "--json").json["current"]["text"] == "Be kind."
+    kept("settings", "agent", "agent", "--clear")
+    assert "told nothing" in kept("settings", "agent", "agent").out
+    kept("settings", "agent", "agent", "x", "--clear", code=2)
+
+
+def test_h8_pauses_add_up_and_are_lifted_together(kept: Desk) -> None:
+    assert "Saving paused until" in kept("pause", "--saving", "--for", "1h").out
+    both = kept("pause", "--agent", "coach").out
+    assert "Saving and use of coach paused until you run `keeps resume`." in both
+    assert len(kept("pause", "--using", "--for", "today", "--json").json["pauses"]) == 3
+    assert kept("resume").out.strip() == "Nothing is paused."
+    kept("pause", "--for", "soon", code=2)
+
+
+def test_consents_and_blocks(kept: Desk) -> None:
+    kept("consent", "health", "--history", "on", "--block", "my back")
+    shown = kept("consent", "--json").json
+    assert (shown["consents"], shown["history"], shown["blocked"]) == (["health"], True, ["my back"])
+    kept("consent", "health", "--withdraw", "--unblock", "my back")
+    assert "agreed to: nothing sensitive" in kept("consent").out
+    assert "weather" in kept("consent", "weather", code=1).err
+    kept("consent", "--history", "maybe", code=2)
+
+
+def test_f5_the_audit_is_listed_and_verified(kept: Desk) -> None:
+    kept("settings", "set", "undo_seconds", "20")
+    listed = kept("audit", "--action", "setting").out
+    assert "setting.change setting:1 owner" in listed
+    assert kept("audit", "verify").out.startswith("Whole: ")
+    assert kept("audit", "verify", "--json").json["ok"] is True
