@@ -117,6 +117,8 @@ ORDINARY = [
     "sha256 e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
     "request 550e8400-e29b-41d4-a716-446655440000 failed",
     "key: 550e8400-e29b-41d4-a716-446655440000",
+    "key is 9f86d081884c7d659a2feaa0c55ad015",
+    "cache_key: 9f86d081884c7d659a2feaa0c55ad0159f86d081",
     "the memory k7f3a9b2c8d1e4f6a0b5 says so",
     "memory id: k7f3a9b2c8d1e4f6a0b5",
     "attribute:k7f3a9b2c8d1e4f6a0b5",

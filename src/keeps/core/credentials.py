@@ -84,7 +84,7 @@ _NAMED: Final = re.compile(
     "|secret[_ -]?(?:access[_ -]?)?key"
     "|client[_ -]?secret|auth[_ -]?(?:key|token)|refresh[_ -]?token|(?:license|licence"
     "|encryption|signing|account)[_ -]?key"
-    r"|webhook[_ -]?secret|secret|token|credentials?|key|(?:api[- ]?)?schl(?:ü|ue)ssel|zugangstoken"
+    r"|webhook[_ -]?secret|secret|token|credentials?|(?P<bare>key)|(?:api[- ]?)?schl(?:ü|ue)ssel|zugangstoken"
     r"|clave(?: de)? (?:api|acceso)|cl(?:é|e)(?: d'| de l'| )api|jeton|密钥|令牌|مفتاح)"
     r"[\"']?(?: (?:is|ist|es|est))? ?(?:=>|[:=：]|(?<=is|es)|(?<=ist|est)|是|为) ?[\"'`]?"
     r"(?P<value>[A-Za-z0-9+/_.~\-]{16,512}=*)"
@@ -93,6 +93,7 @@ _URL_LOGIN: Final = re.compile(
     r"(?<![A-Za-z0-9+.\-])[A-Za-z][A-Za-z0-9+.\-]{1,15}://[^\s/:@]{0,64}:(?P<value>[^\s/@]{3,128})@"
 )
 _UUID: Final = re.compile(r"(?i)[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+_HASH: Final = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 _PARTS: Final = re.compile(r"[\-_./~+]")
 _CHANCE_CHARS: Final = 10
 _CHANCE_BITS: Final = 3.0
@@ -224,7 +225,8 @@ def _keys(text: str) -> Iterator[_Hit]:
         if _mixed(match["value"]):
             yield SESSION_TOKEN, *match.span("value")
     for match in _NAMED.finditer(text):
-        if _by_chance(match["value"]):
+        # A key alone may be that of a row or a cache, and then it is a hash.
+        if _by_chance(match["value"]) and not (match["bare"] and _HASH.fullmatch(match["value"])):
             yield API_KEY, *match.span("value")
     if "://" in text:
         for match in _URL_LOGIN.finditer(text):
