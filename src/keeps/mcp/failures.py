@@ -17,6 +17,7 @@ from keeps.core.errors import (
     KeepsError,
     Limited,
     NotFound,
+    SecretRefused,
     TooLarge,
     Unauthenticated,
     Unprocessable,
@@ -27,6 +28,7 @@ _NAMING: Final[Mapping[type[KeepsError], str]] = {
     Forbidden: "this key may not do that there: leave the scope out, or name one that it may use",
     Conflict: "that conflicts with what is there, or names too many: choose another name, or fewer labels",
     Gone: "what this names was erased",
+    SecretRefused: "that holds a secret, and secrets are never remembered: leave it out",
     Unprocessable: "the content was refused: see what the tool takes",
 }
 """Errors that say which thing they are about: only the kind is told."""
