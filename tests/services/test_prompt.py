@@ -15,8 +15,10 @@ import pytest
 
 from keeps.core.access import Caller, PrincipalId, PrincipalKind
 from keeps.core.controls import App, Controls, Pause
+from keeps.core.entities import entity_ref
 from keeps.core.facts import Origin, Status
 from keeps.core.fence import LABELS, NOT_FOLLOWED
+from keeps.core.modes import Include
 from keeps.core.packing import LOOSEST, Budget, SensitiveUse, Tainted, Unconfirmed, tokens_of
 from keeps.core.procedures import Procedure
 from keeps.core.runs import Inclusion
@@ -330,6 +332,9 @@ async def test_what_is_pinned_stands_first_whatever_is_asked(rt: Runtime, contex
     assert texts(await ask(rt, context, "opera tickets"))[0] == texts(found)[0]
     assert texts(await ask(rt, context, "opera tickets", who=caller("user/tove"))) == []
     assert texts(await ask(rt, context, "opera tickets", lens=parse_lens("user/tove"))) == []
+    about_others = await ask(rt, context, "opera tickets", subject=entity_ref("person", "Tove"))
+    assert texts(about_others) == [], "it is not about whom it was asked"
+    assert texts(await ask(rt, context, "opera tickets", include=frozenset({Include.PASSAGES}))) == []
     await context.db.run("UPDATE attribute SET muted = true WHERE key = 'note_a';")
     assert texts(await ask(rt, context, "opera tickets")) == []
 

@@ -14,6 +14,7 @@ from keeps.core import fence, words
 from keeps.core.access import Caller
 from keeps.core.facts import TRUST, Clocks, Control, Origin, Row, RowId, Source, Status
 from keeps.core.kinds import INSTRUCTION
+from keeps.core.modes import Include
 from keeps.core.packing import LOOSEST, Budget, Unconfirmed, check_budget, tokens_of
 from keeps.core.runs import Candidate, Inclusion
 from keeps.core.scopes import Lens, Scope
@@ -26,6 +27,7 @@ from keeps.services.prompt import Entry, Prompt, said_note, told
 from keeps.services.reading import Hit
 from keeps.services.recall import Recall, Recalled, nothing, readable_sets, recall
 from keeps.services.runtime import Context, Runtime
+from keeps.store import facts as store_facts
 from keeps.store import proposals as store_proposals
 from keeps.store import standing as store_standing
 from keeps.store.standing import Standing
@@ -179,7 +181,7 @@ async def _standing(rt: Runtime, context: Context, caller: Caller, request: Reca
     now = rt.clock()
     rows = [row for row in found.rows if _stands(row, request, now)]
     hits = [Hit(row=row, unit="", text=row.summary, score=1.0) for row in (*_told(context, caller), *rows)]
-    if found.waiting and budget.allow_unconfirmed is not Unconfirmed.NEVER:
+    if found.waiting and request.when.is_now and budget.allow_unconfirmed is not Unconfirmed.NEVER:
         hits += await _guesses(context, readable, request, budget.min_score)
     return _Standing(hits=hits, waiting=found.waiting)
 
@@ -205,7 +207,17 @@ def _told(context: Context, caller: Caller) -> list[Row]:
 def _stands(row: Row, request: Recall, now: datetime) -> bool:
     """True when a pinned row or an instruction belongs to the answer, by everything but its words."""
     over = row.control.expires_at is not None and row.control.expires_at <= now
-    return answers(row, request.when, now) and not over and request.labels <= set(row.labels)
+    return answers(row, request.when, now) and not over and _is_meant(row, request)
+
+
+def _is_meant(row: Row, request: Recall) -> bool:
+    """True when a row has the labels asked for, and is about whom it is asked. Instructions are about nobody."""
+    if not request.labels <= set(row.labels):
+        return False
+    if row.control.kind == INSTRUCTION:
+        return True
+    about = request.subject is None or request.subject in store_facts.entities_of(row)
+    return about and Include.FACTS in request.include
 
 
 async def _guesses(context: Context, readable: Collection[str], request: Recall, floor: float) -> list[Hit]:
@@ -217,7 +229,7 @@ async def _guesses(context: Context, readable: Collection[str], request: Recall,
     hits: list[Hit] = []
     for proposal in found:
         row = proposal.row
-        if row is None or not request.labels <= set(row.labels):
+        if row is None or not _is_meant(row, request):
             continue
         share = len(asked & words.bag(row.summary, stemmer()).counts.keys()) / max(1, len(asked))
         if share > 0.0 and share >= floor:

@@ -5,9 +5,11 @@ A gate narrows what somebody may read anyway; it never opens anything.
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from keeps.core import screen
 from keeps.core.access import Caller, PrincipalKind
@@ -112,7 +114,24 @@ def kind_in(row: Row | Turn) -> str:
 
 def topics_of(row: Row | Turn, text: str) -> frozenset[str]:
     """The sensitive topics of a row; those of what was said are in its text alone."""
-    return screen.topics_of(text) if isinstance(row, Turn) else row.control.topics
+    return _topics_in(text) if isinstance(row, Turn) else row.control.topics
+
+
+_PASSAGES_KNOWN: Final = 16_384
+_KEY: Final = secrets.token_bytes(16)
+_known: dict[bytes, frozenset[str]] = {}
+"""Topics of passages that were looked at, by a keyed hash of their text: the text itself is not kept here."""
+
+
+def _topics_in(text: str) -> frozenset[str]:
+    """The sensitive topics of a passage. Looking for them costs more than all else that is done with a hit."""
+    name = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, key=_KEY).digest()
+    found = _known.get(name)
+    if found is None:
+        found = _known[name] = screen.topics_of(text)
+        if len(_known) > _PASSAGES_KNOWN:
+            _known.pop(next(iter(_known)))
+    return found
 
 
 def is_sensitive(row: Row | Turn, text: str) -> bool:
