@@ -93,6 +93,8 @@ _URL_LOGIN: Final = re.compile(
     r"(?<![A-Za-z0-9+.\-])[A-Za-z][A-Za-z0-9+.\-]{1,15}://[^\s/:@]{0,64}:(?P<value>[^\s/@]{3,128})@"
 )
 _UUID: Final = re.compile(r"(?i)[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+_OUR_ID: Final = re.compile(r"[a-z0-9]{20}")
+"""Ids of keeps, those of sessions among them, are no secrets: they give nothing to who has no key."""
 _HASH: Final = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 _PARTS: Final = re.compile(r"[\-_./~+]")
 _CHANCE_CHARS: Final = 10
@@ -129,6 +131,8 @@ _NO_PASSWORD: Final = frozenset(
     policy policies manager field reset rules
     """.split()
 )
+_CALL: Final = re.compile(r"[A-Za-z_][\w.]*\(")
+"""The beginning of a call in code, which says where a password comes from."""
 _CODES: Final = re.compile(
     r"(?i)(?<![^\W_])(?:(?:recovery|backup|back-up|rescue|emergency|2fa|mfa|two-factor|scratch|one-time)"
     "(?: recovery| backup)? (?:codes?|keys?)|totp (?:secret|key|seed)|(?:wiederherstellungs"
@@ -200,6 +204,7 @@ def _outermost(found: Iterable[SecretFound]) -> tuple[SecretFound, ...]:
 
 def _hits(text: str) -> Iterator[_Hit]:
     yield from _keys(text)
+    yield from _named(text)
     yield from _pem(text)
     yield from _passwords(text)
     yield from _codes(text)
@@ -208,7 +213,7 @@ def _hits(text: str) -> Iterator[_Hit]:
 
 
 def _keys(text: str) -> Iterator[_Hit]:
-    """Keys and tokens: what may be broken over lines."""
+    """Keys and tokens by their own shape: these may be broken over lines."""
     for match in _ISSUED.finditer(text):
         yield API_KEY, match.start(), match.end()
     if "sk-" in text:
@@ -218,11 +223,15 @@ def _keys(text: str) -> Iterator[_Hit]:
     if "eyJ" in text:
         for match in _JWT.finditer(text):
             yield SESSION_TOKEN, match.start(), match.end()
+
+
+def _named(text: str) -> Iterator[_Hit]:
+    """Keys and tokens by the word before them."""
     for match in _HELD.finditer(text):
         if _mixed(match["value"]):
             yield SESSION_TOKEN, *match.span("value")
     for match in _COOKIE.finditer(text):
-        if _mixed(match["value"]):
+        if _mixed(match["value"]) and not _OUR_ID.fullmatch(match["value"]):
             yield SESSION_TOKEN, *match.span("value")
     for match in _NAMED.finditer(text):
         # A key alone may be that of a row or a cache, and then it is a hash.
@@ -291,6 +300,8 @@ def _is_password(match: re.Match[str], value: str, rest: str, *, quoted: bool) -
         len(value) < 4
         or value.casefold() in _NO_PASSWORD
         or value.startswith(("[removed", "<", "${", "{{", "***", "..."))
+        or not any(map(str.isalnum, value))
+        or _CALL.match(value) is not None
     ):
         return False
     if name.startswith("pin"):

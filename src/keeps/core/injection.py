@@ -44,11 +44,12 @@ class Judged:
 
 
 _BEFORE: Final = (
-    r"(?:^|[.!?;:,\n\-] ?|\b(?:and|then|please|first|always|immediately|also|now|must"
+    r"(?:^|[.!?;:,\n] ?|(?:^| )[\-*] |\b(?:and|then|please|first|always|immediately|also|now|must"
     "|should|y|luego|primero|siempre|por favor"
     r"|und|dann|bitte|zuerst|immer|sofort|et|puis|ensuite|d'abord|toujours|veuillez) )"
 )
-_ORDER: Final = re.compile(rf"{_BEFORE}(?:{ACTIONS})\b")
+# A verb before a colon names what follows: `Email: mara@example.org`.
+_ORDER: Final = re.compile(rf"{_BEFORE}(?:{ACTIONS})\b(?! ?[:=]| (?:is|address|addresses|account)\b)")
 _ORDER_UNSPACED: Final = re.compile(
     "发送|转发|打开|访问|点击|下载|上传|转账|汇款|支付|购买|安装|执行|联系|发到|發送|轉發|打開|訪問|點擊|轉賬"
     "|(?:^|[\\s.،؛:])(?:و|ثم |ف)?(?:ارسل|ارسلي|افتح|زر|انقر|اضغط|حمل|حول|ادفع|اشتر|نفذ|اتصل|شارك|انسخ|قم ب)"
@@ -67,7 +68,7 @@ _HAN: Final = re.compile("[\u3400-\u9fff]")
 _WORD: Final = re.compile(r"[^\W_]+(?:['\-][^\W_]+)*")
 
 _ROLE: Final = re.compile(
-    r"(?i)<\|[^|<>\n]{1,40}\|>|\[/?INST\]|<</?SYS>>|</?(?:system|assistant|user|developer"
+    r"(?i)<\|/?[a-z][\w ]{0,40}\|>|\[/?INST\]|<</?SYS>>|</?(?:system|assistant|user|developer"
     r"|tool|instructions?|prompt)\b[^<>\n]{0,80}>"
     r"|<(?:start|end)_of_turn>|(?:^|\n)[ \t#*>]{0,8}(?:system|developer)(?: (?:message"
     "|prompt|instructions?))?[ *]{0,3}:"
@@ -78,7 +79,7 @@ _ROLE: Final = re.compile(
     r"|\"role\" ?: ?\"(?:system|assistant|developer)\""
 )
 _FENCE: Final = re.compile(
-    r"(?i)</?[\w]{0,24}[ \-_]?(?:memory|memories|notes?|context|untrusted|data|document"
+    r"(?i)</?(?:\w{1,24}[ \-_])?(?:memory|memories|notes?|context|untrusted|data|document"
     "|search_results?|tool_result)"
     r"(?:-[\w\-]{0,40})?(?: [^<>\n]{0,80})?>|(?:^|\n)[\-=#* ]{2,12}(?:end|begin|start) of (?:the )?(?:memory"
     "|memories|notes?|context|data"
