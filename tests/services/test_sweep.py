@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 import pytest
 
 from keeps.core.audit import holds
+from keeps.core.errors import IllegalTransition
 from keeps.core.facts import Row, Status
 from keeps.core.modes import Infer
 from keeps.core.triples import parse_triples
-from keeps.services import erase, upkeep
+from keeps.services import erase, memories, upkeep
 from keeps.services import sweep as service
 from keeps.services.recall import Recall, recall
 from keeps.services.remember import Remember, remember
@@ -21,7 +22,7 @@ from keeps.store import facts as store_facts
 from keeps.store import proposals as store_proposals
 from keeps.store.commit import Batch
 from tests.services.conftest import HandClock, caller
-from tests.services.waiting import candidate, everything, put
+from tests.services.waiting import candidate, everything, people, put
 
 CANARY = "quokkazanzibar"
 
@@ -122,6 +123,24 @@ async def test_a7_what_has_an_end_is_out_of_use_then_and_forgotten_a_month_later
     assert (await sweep(rt, context)).forgotten == 1
     assert CANARY not in await everything(context)
     assert await audited(context) == [("sweep", "memory.expire", ref), ("sweep", "memory.forget", ref)]
+
+
+async def test_a7_what_ended_is_renewed_once_by_its_person(rt: Runtime, clock: HandClock) -> None:
+    at = await people(rt)
+    saved = (await memories.save(rt, at.context, at.owner, memories.Save(kind="event", text=CANARY))).memory
+    assert saved is not None
+    clock.forward(days=91)
+    assert (await sweep(rt, at.context)).ended == 1
+    assert not (await recall(rt, at.context, at.agent, Recall(query=CANARY))).hits
+    renewed = await memories.renew(rt, at.context, at.owner, saved.id)
+    assert renewed.status is Status.CONFIRMED
+    assert (await recall(rt, at.context, at.agent, Recall(query=CANARY))).hits
+    with pytest.raises(IllegalTransition):
+        await memories.renew(rt, at.context, at.owner, saved.id)
+    clock.forward(days=91)
+    assert (await sweep(rt, at.context)).ended == 1
+    made = [action for _, action, _ in await audited(at.context)]
+    assert made[-4:] == ["memory.expire", "memory.renew", "denied.memory.renew", "memory.expire"]
 
 
 async def test_rows_without_an_end_stay(rt: Runtime, context: Context, clock: HandClock) -> None:

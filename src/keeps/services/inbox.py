@@ -12,6 +12,7 @@ from keeps.core.facts import Row, RowId, Status
 from keeps.core.inbox import Choice, Rate, Waiting, choices_of, each_once, one_by_one, rates
 from keeps.core.memories import Memory, OnConflict
 from keeps.core.pages import Page, PageRequest, page_of, time_key
+from keeps.core.proposals import Proposal
 from keeps.core.scopes import Scope
 from keeps.core.sessions import RENDERED, Turn
 from keeps.services import audit, moves, roles, standing, suppression
@@ -207,7 +208,7 @@ async def _decide(rt: Runtime, context: Context, caller: Caller, decision: Decis
         raise Unprocessable(f"{choice} cannot be said about this: say one of {allowed}")
     if choice in _KEEPING and not alone and one_by_one(proposal):
         raise Unprocessable("this is held back, sensitive or of doubtful origin: look at it, and decide on it alone")
-    same = await _same(context, proposal.id, own) if proposal.is_open and choice is not Choice.RELEASE else ()
+    same = await _same(context, proposal) if proposal.is_open and choice is not Choice.RELEASE else ()
     for other in same:  # first, so that the yes to one of them stands over the no to the others
         await moves.reject(rt, context, caller, other)
     if choice is Choice.RELEASE:
@@ -225,12 +226,12 @@ async def _decide(rt: Runtime, context: Context, caller: Caller, decision: Decis
     return done
 
 
-async def _same(context: Context, proposal_id: RowId, own: frozenset[str]) -> tuple[RowId, ...]:
+async def _same(context: Context, proposal: Proposal) -> tuple[RowId, ...]:
     """The other proposals that say the same and are shown as one with it."""
-    found = await store_proposals.list_open(context.db, context.sets, own, limit=MOST)
+    found = await store_inbox.like(context.db, context.sets, proposal)
     things = each_once(each for each in found if each.row is not None)
-    ids = next((tuple(p.id for p in thing.all) for thing in things if any(p.id == proposal_id for p in thing.all)), ())
-    return tuple(each for each in ids if each != proposal_id)
+    ids = next((tuple(p.id for p in one.all) for one in things if any(p.id == proposal.id for p in one.all)), ())
+    return tuple(each for each in ids if each != proposal.id)
 
 
 # ---------------------------------------------------------------------- the webhook

@@ -6,7 +6,10 @@ from collections.abc import Collection
 
 from keeps.core.facts import Status
 from keeps.core.inbox import Tally
+from keeps.core.proposals import Proposal
 from keeps.store.db import Db
+from keeps.store.proposals import from_row
+from keeps.store.scopes import ScopeSets
 
 
 async def tallies(db: Db, within: Collection[str] | None = None) -> list[Tally]:
@@ -36,3 +39,17 @@ async def counts(db: Db, within: Collection[str]) -> dict[Status, int]:
         if row["scope_set"] in within:
             counted[Status(row["status"])] += int(row["number"])
     return counted
+
+
+async def like(db: Db, sets: ScopeSets, proposal: Proposal) -> list[Proposal]:
+    """Proposals of the same place, state and fingerprint, itself among them, newest first; none without one."""
+    if not proposal.fingerprint:
+        return []
+    (found,) = await db.run(
+        "SELECT * FROM proposal WITH INDEX proposal_fingerprint WHERE fingerprint = $print AND scope_set = $set"
+        " AND status = $status ORDER BY created_at DESC, id DESC TIMEOUT 5s;",
+        print=proposal.fingerprint,
+        set=proposal.scope_set,
+        status=str(proposal.status),
+    )
+    return [from_row(row, sets) for row in found if row["scope_set"] in sets]
