@@ -306,6 +306,10 @@ async def test_e4_a_run_is_its_agents_its_persons_and_the_admins(rt: Runtime, co
         assert ids((await runs.list_(rt, context, who, RunsWanted())).rows) == [run]
     for who in (leo, other, caller("user/leo/*")):
         assert (await runs.list_(rt, context, who, RunsWanted())).rows == ()
+    no_person = caller("user/mara/*", kind=PrincipalKind.AGENT, name="mara", home="user/mara")
+    for_another = replace(mara, target=leo.principal)
+    for who in (no_person, for_another):
+        assert not runs.may_look(who, await _found(context, run))
     with pytest.raises(NotFound):
         await runs.judge(rt, context, leo, run, Outcome.HURT)
     assert (await runs.judge(rt, context, mara, run, Outcome.HURT)).outcome is Outcome.HURT
