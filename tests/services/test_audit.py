@@ -12,13 +12,17 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from keeps.config import Config
-from keeps.core.access import PrincipalKind, Role
+from keeps.core.access import KeyId, PrincipalKind, Role, Verb
 from keeps.core.audit import Entry
 from keeps.core.errors import Forbidden, KeepsError
 from keeps.core.pages import FIRST_PAGE, PageRequest
-from keeps.services import audit
+from keeps.core.scopes import EVERYTHING
+from keeps.services import audit, keys, principals
+from keeps.services.access import ManagementCaller
 from keeps.services.audit import Filters
 from keeps.services.audit_chain import Flaw, Verdict
+from keeps.services.keys import NewKey
+from keeps.services.principals import PrincipalChange
 from keeps.services.rehash import rehash
 from keeps.services.runtime import Runtime, open_runtime
 from keeps.store import audit as store_audit
@@ -199,6 +203,33 @@ async def _shared(rt: Runtime) -> House:
         return await house(rt)
     context = rt.contexts["house"]
     return House(rt=rt, context=context, owner=bare(PrincipalKind.HUMAN, Role.OWNER), agent=bare(PrincipalKind.AGENT))
+
+
+async def test_grants_roles_keys_and_who_is_vouched_for_are_written_down(at: House) -> None:
+    kim = (await at.someone("Kim")).principal_id
+    management = ManagementCaller(KeyId("m"))
+    await principals.patch(at.rt, at.context, at.owner, kim, PrincipalChange(roles=frozenset({Role.CURATOR})))
+    await principals.patch(at.rt, at.context, at.owner, kim, PrincipalChange(trusted_writer=True))
+    reads = [Verb.MEMORY_READ]
+    await principals.grant(at.rt, at.context, at.owner, kim, EVERYTHING, reads)
+    made = await keys.create_for(at.rt, at.context, management, kim, NewKey(name="desk"))
+    await keys.rotate_for(at.rt, at.context, management, "desk")
+    await keys.delete_for(at.rt, at.context, management, "desk")
+    await principals.delete(at.rt, at.context, management, kim)
+    rows = (await audit.list_(at.rt, at.context, at.owner, Filters(), FIRST_PAGE)).rows
+    assert [(row.entry.action, row.entry.target) for row in reversed(rows)] == [
+        ("principal.create", f"principal:{kim}"),
+        ("principal.roles", f"principal:{kim}"),
+        ("principal.trust", f"principal:{kim}"),
+        ("principal.grants", f"principal:{kim}"),
+        ("key.create", f"api_key:{made.id}"),
+        ("key.rotate", f"api_key:{made.id}"),
+        ("key.delete", f"api_key:{made.id}"),
+        ("principal.delete", f"principal:{kim}"),
+    ]
+    assert {row.entry.actor for row in rows} == {"owner", "management:m"}
+    assert made.key not in repr(rows)
+    assert await verdict(at) == Verdict(rows=8)
 
 
 async def test_the_list_is_newest_first_filtered_and_in_pages(at: House) -> None:

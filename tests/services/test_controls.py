@@ -20,6 +20,7 @@ from keeps.services.controls import Rules
 from keeps.services.settings import Change
 from tests.services.conftest import HandClock
 from tests.services.governing import House, house
+from tests.services.saying import fact, say
 
 HOME = ScopePath("user/owner")
 OURS = Scope(frozenset({frozenset({HOME})}))
@@ -62,6 +63,20 @@ async def test_h8_a_pause_of_one_app_leaves_the_others(at: House, clock: HandClo
     assert held.may_save("agent", clock())
     await controls.set_pauses(at.rt, at.context, at.owner, [], expected=1)
     assert at.context.consent.over(OURS)[0].may_save("coach", clock())
+
+
+async def test_h8_what_an_agent_says_while_saving_is_paused_is_not_queued(at: House) -> None:
+    await controls.set_pauses(at.rt, at.context, at.owner, [Pause(saving=True)], expected=0)
+    await say(at.rt, at.context, at.agent, fact("likes", "rye bread"), scopes="user/owner")
+    await say(at.rt, at.context, at.owner, fact("likes", "oat bread"), scopes="user/owner")
+    await controls.set_pauses(at.rt, at.context, at.owner, [], expected=1)
+    (waiting,) = await at.context.db.run("SELECT VALUE id FROM proposal;")
+    assert waiting == []
+    values = await at.context.db.run("SELECT VALUE value FROM attribute;")
+    assert values == [["oat bread"]]
+    await say(at.rt, at.context, at.agent, fact("likes", "rye bread"), scopes="user/owner")
+    (waiting,) = await at.context.db.run("SELECT VALUE id FROM proposal;")
+    assert len(waiting) == 1
 
 
 async def test_h8_what_an_agent_may_do_holds_after_opening_again(at: House, clock: HandClock) -> None:

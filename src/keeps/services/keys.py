@@ -25,13 +25,14 @@ from keeps.core.access import (
     parse_verb,
     region_of,
 )
+from keeps.core.audit import Entry
 from keeps.core.errors import Conflict, Forbidden, Invalid, NotFound, StaleHead
 from keeps.core.pages import Page, PageRequest, page_of
 from keeps.core.scopes import EVERYTHING
 from keeps.core.screen import refuse_secrets
 from keeps.core.text import clean_name
-from keeps.services import access, principals
-from keeps.services.access import SYSTEM, ManagementCaller, Minted
+from keeps.services import access, principals, roles
+from keeps.services.access import SYSTEM, Authority, ManagementCaller, Minted
 from keeps.services.principals import NewPrincipal
 from keeps.services.runtime import MAX_REPLANS, Context, Runtime
 from keeps.store import keys as store_keys
@@ -112,7 +113,7 @@ async def create(rt: Runtime, context: Context, caller: Caller, request: NewKey)
         own = await _own_key(context, caller)
         until = _earlier(_until(rt, context, rt.clock(), request.ttl_s), own.valid_until)
         strict = request.strict or caller.strict
-        return await _mint(rt, context, caller.principal_id, request.name, grants, strict, until)
+        return await _mint(rt, context, caller.principal_id, request.name, grants, strict, until, caller)
 
 
 async def list_page(rt: Runtime, context: Context, caller: Caller, page: PageRequest) -> Page[KeyDetail]:
@@ -126,7 +127,7 @@ async def delete(rt: Runtime, context: Context, caller: Caller, name: str) -> No
     """Revoke a key. Raises: NotFound for a key that is none, or of others."""
     async with _alone(context):
         key = await _reachable(context, caller, name)
-        await _remove(rt, context, key)
+        await _remove(rt, context, caller, key)
 
 
 async def rotate(rt: Runtime, context: Context, caller: Caller, name: str, ttl_s: int | None = None) -> MintedKey:
@@ -144,7 +145,7 @@ async def rotate(rt: Runtime, context: Context, caller: Caller, name: str, ttl_s
         if key.id != caller.key_id and not await _within(context, caller, key):
             raise Forbidden("this key allows more than yours: only its holder or management can rotate it")
         until = _earlier(_until(rt, context, rt.clock(), ttl_s, key.valid_until), own.valid_until)
-        return await _renew(rt, context, key, until)
+        return await _renew(rt, context, key, until, caller)
 
 
 # What management does
@@ -158,7 +159,7 @@ async def create_for(
         principal = await _principal(context, principal_id)
         grants = _wanted(request.grants, principal.grants)
         until = _until(rt, context, rt.clock(), request.ttl_s)
-        return await _mint(rt, context, principal_id, request.name, grants, request.strict, until)
+        return await _mint(rt, context, principal_id, request.name, grants, request.strict, until, who)
 
 
 async def list_for(
@@ -176,7 +177,7 @@ async def delete_for(
 ) -> None:
     """Revoke a key. Raises: NotFound, also when it is of another principal than the one named."""
     async with _alone(context):
-        await _remove(rt, context, await _named(context, name, principal_id))
+        await _remove(rt, context, who, await _named(context, name, principal_id))
 
 
 async def rotate_for(
@@ -190,7 +191,7 @@ async def rotate_for(
     """A new secret for a key, as `rotate` says. Raises: NotFound, also for a key of another principal; Invalid."""
     async with _alone(context):
         key = await _named(context, name, principal_id)
-        return await _renew(rt, context, key, _until(rt, context, rt.clock(), ttl_s, key.valid_until))
+        return await _renew(rt, context, key, _until(rt, context, rt.clock(), ttl_s, key.valid_until), who)
 
 
 async def access_token(rt: Runtime, context: Context, who: ManagementCaller, request: NewAccessToken) -> MintedKey:
@@ -215,7 +216,7 @@ async def prune(rt: Runtime, context: Context) -> int:
     async with _alone(context):
         over = [key for key in await store_keys.list_all(context.db) if _is_over(key, now - KEPT_AFTER_EXPIRY)]
         if over:
-            await _remove(rt, context, *over)
+            await _remove(rt, context, None, *over)
     return len(over)
 
 
@@ -232,6 +233,7 @@ async def _mint(
     grants: Grants | None,
     strict: bool,
     until: datetime | None,
+    by: Authority,
 ) -> MintedKey:
     minted = access.mint(rt, context.id, context.uid)
     called = str(minted.id) if name is None else clean_name(name, what="the name of a key")
@@ -257,6 +259,7 @@ async def _mint(
         batch.guards.append({"id": store_principals.record_id(principal_id), "rev": stored.rev})
         batch.patch(store_principals.record_id(principal_id), rev=stored.rev + 1)
         batch.creates.append({"id": store_keys.record_id(key.id), "row": store_keys.to_row(key)})
+        batch.entries.append(_entry(by, "key.create", key))
         try:
             await context.commit(batch)
         except Duplicate:
@@ -269,24 +272,31 @@ async def _mint(
     raise AssertionError("unreachable")
 
 
-async def _renew(rt: Runtime, context: Context, key: ApiKey, until: datetime | None) -> MintedKey:
+async def _renew(rt: Runtime, context: Context, key: ApiKey, until: datetime | None, by: Authority) -> MintedKey:
     now = rt.clock()
     if until is not None and until <= now:
         raise Invalid("this key is over: give a new time to live in ttlSeconds")
     minted = access.mint_again(rt, context.uid, key.id)
     batch = Batch(at=now)
     batch.patch(store_keys.record_id(key.id), hash=minted.digest, valid_until=until)
+    batch.entries.append(_entry(by, "key.rotate", key))
     await context.commit(batch)
     context.known.forget()
     return _shown_once(minted, key.principal, until)
 
 
-async def _remove(rt: Runtime, context: Context, *keys: ApiKey) -> None:
+async def _remove(rt: Runtime, context: Context, by: Authority | None, *keys: ApiKey) -> None:
+    """Revoke keys; `by` None: their time was over."""
     batch = Batch(at=rt.clock())
     for key in keys:
         batch.deletes += [store_keys.record_id(key.id), store_keys.usage_id(key.id)]
+        batch.entries.append(_entry(by, "key.delete", key))
     await context.commit(batch)
     context.known.forget()
+
+
+def _entry(by: Authority | None, action: str, key: ApiKey) -> Entry:
+    return Entry(actor="sweep" if by is None else roles.name_of(by), action=action, target=f"api_key:{key.id}")
 
 
 def _shown_once(minted: Minted, principal: PrincipalId, until: datetime | None) -> MintedKey:
