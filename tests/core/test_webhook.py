@@ -22,10 +22,11 @@ AT = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
         "https://host.example:8443/hook?team=a",
         "http://127.0.0.1:8000/hook",
         "http://inner.example/hook",
+        "http://INNER.example/hook",
     ],
 )
 def test_an_address_that_may_be_told(url: str) -> None:
-    assert webhook.check_url(url, private_hosts={"127.0.0.1", "inner.example"}).hostname
+    assert webhook.check_url(url, private_hosts={"127.0.0.1", "Inner.Example"}).hostname
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def check_url(url: str, *, private_hosts: Collection[str]) -> SplitResult:
         raise Invalid("the address of a webhook is written as https://host.example/path")
     if parts.username is not None or parts.password is not None or parts.fragment:
         raise Invalid("the address of a webhook holds no user, no password and no fragment")
-    if parts.scheme == "http" and host not in private_hosts:
+    if parts.scheme == "http" and host not in {each.lower() for each in private_hosts}:
         raise Invalid("a webhook is told over https; http only at a host that KEEPS_WEBHOOK_HOSTS names")
     return parts
 
