@@ -172,6 +172,13 @@ async def test_d4_what_came_from_outside_is_no_guess_in_any_setting(rt: Runtime,
     assert (found.text, found.dropped) == ("", [(f"proposal:{made.id}", Inclusion.DROPPED_TAINT)])
 
 
+async def test_j3_what_is_held_back_stands_in_no_prompt_in_any_setting(rt: Runtime, context: Context) -> None:
+    await wait(rt, context, "green tea", status=Status.QUARANTINED)
+    strict(context, allow_unconfirmed=Unconfirmed.ALLOW, min_trust_guess=0.0, min_score=0.0)
+    found = await ask(rt, context, "does Mara likes green tea", min_score=0.0)
+    assert (found.text, found.dropped) == ("", [])
+
+
 async def test_a_guess_of_somebody_else_is_none(rt: Runtime, context: Context) -> None:
     await wait(rt, context, "green tea")
     strict(context, allow_unconfirmed=Unconfirmed.ALLOW)
