@@ -17,6 +17,7 @@ from keeps.services import access, contexts
 from keeps.services.contexts import NAMESPACE, Reissued
 from keeps.services.rehash import rehash
 from keeps.services.runtime import LEDGER_FOLDER, RECORD_FOLDER, WATERMARK_FOLDER, Clock, Runtime, open_runtime
+from keeps.store import audit as store_audit
 from keeps.store import commit as store_commit
 from keeps.store import contexts as store_contexts
 from keeps.store import keys as store_keys
@@ -180,7 +181,7 @@ class _Work:
                 continue
             row = ContextRow(id=id_, namespace=NAMESPACE, database=name, created_at=self.now)
             batch.creates.append({"id": RecordID("context", id_), "row": store_contexts.to_row(row)})
-            self.accepted.done.append(f"The context {id_} is registered anew, with the settings of a new one.")
+            self.accepted.done.append(f"The context {id_} is registered anew; settings that its record holds go on.")
         number = await store_commit.commit(control, batch)
         self.watermark.forget(CONTROL)
         self.watermark.write(CONTROL, number)
@@ -193,6 +194,8 @@ class _Work:
             if loss.have:
                 self.watermark.write(loss.database, loss.have)
         self._remove_index(loss)
+        if loss.context is not None:  # what was lost may have been entries of the audit: that is accepted with it
+            (self.folder / loss.context / store_audit.HEAD_NAME).unlink(missing_ok=True)
 
     def _remove_index(self, loss: Loss) -> None:
         """Numbers will be given out again: an index must not take new changes for those it knows."""
