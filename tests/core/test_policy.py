@@ -55,6 +55,7 @@ def test_what_a_trusted_writer_gives_is_kept(preset: Preset) -> None:
 
 def test_nobody_is_a_trusted_writer_by_saying_so() -> None:
     assert verdict(candidate(origin=Origin.APP_WRITTEN), trusted=False).status is Status.PROPOSED
+    assert verdict(candidate(origin=Origin.AGENT_INFERRED), trusted=True).status is Status.PROPOSED
 
 
 @pytest.mark.parametrize(
