@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
 from pydantic.alias_generators import to_camel
@@ -16,7 +19,7 @@ from keeps.core.facts import Category
 from keeps.core.replies import ReplyKey
 from keeps.core.scopes import parse_scopes
 from keeps.services.remember import Infer
-from keeps.wire.base import WireIn, validated
+from keeps.wire.base import StrictIn, WireIn, validated
 from keeps.wire.facts import BatchIn, FactsIn, check_addressees
 from keeps.wire.forget import ForgetIn
 from keeps.wire.query import QueryIn
@@ -34,71 +37,97 @@ def models(base: type[Any]) -> list[type[Any]]:
     return sorted(found, key=lambda model: f"{model.__module__}.{model.__name__}")
 
 
+MOMENT = "2026-01-01T00:00:00Z"
 SAMPLES: dict[str, Any] = {
-    "limit": 7,
-    "k": 7,
-    "offset": 7,
-    "ttl_seconds": 7,
-    "min_facts": 7,
-    "count": True,
-    "purge": True,
-    "dry_run": True,
-    "strict": True,
-    "resolved": True,
-    "force": True,
-    "trusted_writer": True,
-    "include_duplicates": True,
-    "enforcement_blocked": True,
     "mode": "bm25",
     "IndexIn.mode": "durable",
-    "min_score": 0.5,
-    "window_hours": 3,
+    "PromoteIn.kind": "insight",
+    "DecisionIn.decision": "keep",
+    "ToolCallIn.contradicts": ["attribute:x"],
+    "BudgetIn.timeout_ms": 70,
     "infer": "none",
     "role": "tool",
-    "extract": "per_message",
-    "scope_view": "merged",
     "by": "recency",
     "triples": [TRIPLE],
     "messages": [{"role": "user", "content": "x"}],
-    "metadata": {"a": 1},
-    "user_asked": True,
-    "location": {"a": 1},
-    "config": {"a": 1},
+    "labels": ["a=b"],
 }
-MOMENTS = {"ts", "as_of", "at_instant", "valid_from", "valid_until", "since", "until"}
-MANY = ("labels", "ids", "include", "addressees", "verbs")
+"""Values of members whose type does not say what they may hold."""
+
+BESIDE: dict[str, dict[str, Any]] = {
+    "DecisionIn.text": {"decision": "edit"},
+    "PromoteIn.chunk_id": {},
+    "PromoteIn.turn_id": {},
+    "PromoteIn": {"turn_id": "abc"},
+    "ForgetIn.query": {},
+    "ForgetIn": {"query": "abc"},
+}
+"""What a request needs besides its required members, all of it or when one member is given."""
 
 
-def sample(name: str, model: type[WireIn] | None = None) -> Any:
-    if model is not None and f"{model.__name__}.{name}" in SAMPLES:
-        return SAMPLES[f"{model.__name__}.{name}"]
-    if name in SAMPLES:
-        return SAMPLES[name]
-    if name.endswith("_at") or name in MOMENTS:
-        return "2026-01-01T00:00:00Z"
-    return ["a=b"] if name in MANY else "abc"
+def value_of(kind: Any, *, other_than: Any = None) -> Any:
+    """A value of a type as it stands in JSON, another one than its default."""
+    origin, inner = get_origin(kind), [each for each in get_args(kind) if each is not NoneType]
+    if origin is Annotated:
+        return MOMENT if inner[0] is datetime else value_of(inner[0], other_than=other_than)
+    if origin in (Union, UnionType):
+        return value_of(inner[0], other_than=other_than)
+    if origin is Literal:
+        return next(each for each in inner if each != other_than)
+    if origin is not None and issubclass(origin, Mapping):
+        return {"abc": value_of(inner[1])}
+    if origin is not None:
+        return [value_of(inner[0])]
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return next(each.value for each in kind if each is not other_than)
+    if isinstance(kind, type) and issubclass(kind, WireIn):
+        return needed_by(kind)
+    if kind is bool:
+        return not other_than
+    return {int: 7, float: 0.5, datetime: MOMENT, dict: {"a": 1}}.get(kind, "abc")
+
+
+def sample(name: str, model: type[WireIn]) -> Any:
+    for known in (f"{model.__name__}.{name}", name):
+        if known in SAMPLES:
+            return SAMPLES[known]
+    field = model.model_fields[name]
+    return value_of(field.annotation, other_than=field.get_default())
+
+
+def needed_by(model: type[WireIn], name: str = "") -> dict[str, Any]:
+    """The members without which a request cannot give `name`."""
+    needed = {key: sample(key, model) for key, field in model.model_fields.items() if field.is_required()}
+    beside = BESIDE.get(f"{model.__name__}.{name}", BESIDE.get(model.__name__, {}))
+    return needed | beside
 
 
 def spellings() -> list[Any]:
     rows: list[Any] = []
     for model in models(WireIn):
         for name in model.model_fields:
-            for spelling in {name, to_camel(name), *model.also.get(name, ())}:
+            for spelling in sorted({name, to_camel(name), *model.also.get(name, ())}):
                 rows.append(pytest.param(model, name, spelling, id=f"{model.__name__}-{spelling}"))
     return rows
 
 
 @pytest.mark.parametrize(("model", "name", "spelling"), spellings())
 def test_every_spelling_of_every_field_is_read(model: type[WireIn], name: str, spelling: str) -> None:
-    needed = {key: sample(key) for key, field in model.model_fields.items() if field.is_required()}
-    if model is ForgetIn and name != "query":
-        needed["query"] = "abc"
-    canonical = validated(model, {**needed, name: sample(name, model)})
-    assert getattr(canonical, name) is not None
+    value, needed = sample(name, model), needed_by(model, name)
+    canonical = validated(model, {**needed, name: value})
+    assert getattr(canonical, name) != model.model_fields[name].get_default()
     needed.pop(name, None)
-    spelled = validated(model, {**needed, spelling: sample(name, model), "unknown_member": 1})
-    assert spelled == canonical
-    assert getattr(canonical, name) != model.model_fields[name].get_default() or name in SAMPLES
+    assert validated(model, {**needed, spelling: value}) == canonical
+
+
+@pytest.mark.parametrize("model", models(WireIn), ids=lambda model: model.__name__)
+def test_a_member_nobody_knows_is_ignored_or_where_every_member_counts_refused(model: type[WireIn]) -> None:
+    needed = needed_by(model)
+    if issubclass(model, StrictIn):
+        with pytest.raises(Invalid, match="unknown_member may not be given here"):
+            validated(model, {**needed, "unknown_member": 1})
+    else:
+        assert validated(model, {**needed, "unknown_member": 1}) == validated(model, needed)
 
 
 @pytest.mark.parametrize(
