@@ -224,11 +224,11 @@ async def test_what_is_there_is_not_proposed_again(rt: Runtime, quiet: Context) 
 
 async def test_what_is_there_in_another_scope_is_known_to_who_can_read_it(rt: Runtime, quiet: Context) -> None:
     await say(rt, quiet, MARA, fact("role", "pilot"), scopes="user/mara")
-    there = {"scopes": "user/mara/work"}
+    there = {"scopes": "user/mara/boats"}
     assert dropped(await say(rt, quiet, BOT, fact("role", "Pilot"), **there)) == [(0, Drop.KNOWN)]
     as_note = fact("note_abc", "Mara's role is pilot.")
     assert dropped(await say(rt, quiet, BOT, as_note, **there)) == [(0, Drop.KNOWN)]
-    blind = caller("user/mara/work/*", name="blind")
+    blind = caller("user/mara/boats/*", name="blind")
     assert dropped(await say(rt, quiet, blind, fact("role", "Pilot"), **there)) == []
 
 
