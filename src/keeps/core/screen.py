@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 RULES_VERSION: Final = 1
-"""Raised whenever a rule changes: what was screened by an older one is screened again when it is read."""
+"""Raised whenever a rule changes. Rows do not keep it yet, so nothing is screened again."""
 
 HELD_AT: Final = 0.5
 """A text that scores as much, 0..1, goes into quarantine."""
