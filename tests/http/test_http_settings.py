@@ -122,6 +122,18 @@ def test_f5_the_audit_is_listed_in_pages_and_verified(ask: Asking) -> None:
     assert ask("POST", "/audit/verify").json() == {"ok": True, "rows": 3, "underOlderKey": 0}
 
 
+def test_f5_an_entry_names_the_request_it_comes_of(ask: Asking) -> None:
+    done = ask("PATCH", "/settings", {"retrieval_limit": 7}, match=0)
+    refused = ask("PATCH", "/settings", {"retrieval_limit": 1}, who="agent", match=1)
+    entries = ask("GET", "/audit").json()["entries"]
+    assert [(row["action"], row["request"]) for row in entries] == [
+        ("denied.setting.change", refused.headers["X-Trace-Id"]),
+        ("setting.change", done.headers["X-Trace-Id"]),
+    ]
+    assert done.headers["X-Trace-Id"] != refused.headers["X-Trace-Id"]
+    assert ask("POST", "/audit/verify").json()["ok"] is True
+
+
 def test_roles_are_given_by_an_owner_and_shown(ask: Asking) -> None:
     kim = ask("POST", "/principals", {"displayName": "Kim", "kind": "human", "roles": ["admin"]}).json()
     assert kim["roles"] == ["admin"]

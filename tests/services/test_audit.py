@@ -17,7 +17,7 @@ from keeps.core.audit import Entry
 from keeps.core.errors import Forbidden, KeepsError
 from keeps.core.pages import FIRST_PAGE, PageRequest
 from keeps.core.scopes import EVERYTHING
-from keeps.services import audit, keys, principals
+from keeps.services import audit, keys, principals, request_ids
 from keeps.services.access import ManagementCaller
 from keeps.services.audit import Filters
 from keeps.services.audit_chain import Flaw, Verdict
@@ -42,6 +42,20 @@ async def write(at: House, *actions: str) -> None:
         batch = Batch(at=at.rt.clock())
         batch.entries.append(Entry(actor="owner", action=action, target="attribute:x"))
         await at.context.commit(batch)
+
+
+async def test_f5_what_nobody_asked_for_names_no_request(at: House) -> None:
+    await write(at, "a.before")
+    with request_ids.serving("0123456789abcdef"):
+        await asyncio.create_task(write(at, "a.during"))
+    await write(at, "a.after")
+    rows = (await audit.list_(at.rt, at.context, at.owner, Filters(action="a"), FIRST_PAGE)).rows
+    assert {row.entry.action: row.entry.request for row in rows} == {
+        "a.before": None,
+        "a.during": "0123456789abcdef",
+        "a.after": None,
+    }
+    assert (await verdict(at)).ok
 
 
 async def verdict(at: House) -> Verdict:

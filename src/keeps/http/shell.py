@@ -21,6 +21,7 @@ from keeps.http.body import CLOSES, MAX_BODY_BYTES
 from keeps.http.errors import TRACE_HEADER, error_response, internal_error, request_id
 from keeps.http.rawpath import RawPath
 from keeps.http.slots import Slot, Slots
+from keeps.services import request_ids
 
 PENDING_HEADER: Final = "X-Keeps-Pending"
 SETTINGS_HEADER: Final = "X-Keeps-Settings-Version"
@@ -120,7 +121,8 @@ class Edge:
             await error_response(refusal, scope)(scope, receive, reply)
             return
         try:
-            await self.app(scope, receive if slot is None else slot.receive, reply)
+            with request_ids.serving(_name_of(scope, state)):
+                await self.app(scope, receive if slot is None else slot.receive, reply)
         except ClientDisconnect:
             _log.info("request %s: the client left", request_id(scope))
         except Exception as error:  # noqa: BLE001 - the edge: a fault of ours must still be answered
@@ -150,6 +152,12 @@ def asked_from_inside(app: ASGIApp) -> ASGIApp:
         await app(scope, receive, send)
 
     return inner
+
+
+def _name_of(scope: Scope, state: dict[str, object]) -> str:
+    """The id that what this request does is written down under: that of the request which the caller made."""
+    outer = request_ids.current() if state.get(_PART_OF_ANOTHER) else None
+    return outer or request_id(scope)
 
 
 def _asks_for_health(scope: Scope) -> bool:

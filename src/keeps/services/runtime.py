@@ -31,7 +31,7 @@ from keeps.core.traces import ReadTrace
 from keeps.finder.base import Finder, FinderLost
 from keeps.finder.local import LocalFinder
 from keeps.models.base import Embedder
-from keeps.services import audit_chain, consent, index, run_buffer, undoing
+from keeps.services import audit_chain, consent, index, request_ids, run_buffer, undoing
 from keeps.services.consent import Consent
 from keeps.services.embedders import Embedders, embedders_of
 from keeps.services.index import Changes, Indexed
@@ -226,11 +226,14 @@ class Context:
                 self.audit_head = seen
 
     def _seal(self, batch: Batch) -> tuple[int, str]:
-        """Give the audit entries of a batch their places; the head of the audit once it is written."""
+        """Give the audit entries of a batch their places, and the request they come of; the head of the audit once
+        it is written."""
         seq, mac = self.audit_head
+        request = request_ids.current()
         batch.audits = []
         for entry in batch.entries:
-            sealed = audit.sealed(self.audit_secret, seq + 1, batch.at, entry, mac)
+            asked = entry if request is None or entry.request is not None else replace(entry, request=request)
+            sealed = audit.sealed(self.audit_secret, seq + 1, batch.at, asked, mac)
             batch.audits.append(store_audit.to_row(sealed))
             seq, mac = sealed.seq, sealed.mac
         return seq, mac
