@@ -61,6 +61,14 @@ async def test_any_client_of_http_may_call(http: httpx.AsyncClient) -> None:
     assert reply.json()["result"]["structuredContent"]["hits"][0]["text"] == "The kettle is blue."
 
 
+async def test_the_audit_names_the_message_that_came_in(http: httpx.AsyncClient, place: Place) -> None:
+    http.headers["Authorization"] = f"Bearer {place.owner_key}"
+    reply = await send(http, call("remember", text="The kettle is blue."))
+    assert "memory" in reply.json()["result"]["structuredContent"]
+    entries = (await http.get("/api/v1/default/audit")).json()["entries"]
+    assert [entry["request"] for entry in entries] == [reply.headers["x-trace-id"]]
+
+
 @pytest.mark.parametrize("key", [None, "sp-nobody-nothing", "Basic x", "the key of another folder"])
 async def test_without_a_good_key_nothing_is_read(place: Place, tmp_path: Path, key: str | None) -> None:
     if key == "the key of another folder":
