@@ -41,10 +41,13 @@ APP = caller(name="app")
 APP = replace(APP, principal=replace(APP.principal, trusted_writer=True))
 CROWNED = caller(name="crowned")
 CROWNED = replace(CROWNED, principal=replace(CROWNED.principal, roles=frozenset(Role), home=ScopePath("user/mara")))
+NARROWED = replace(CURATOR, key_grants=CURATOR.principal.grants)
 CALLERS = {
     "mara": MARA,
     "tove": TOVE,
     "curator": CURATOR,
+    "curator with a narrowed key": NARROWED,
+    "curator for mara": replace(CURATOR, target=MARA.principal),
     "bot": BOT,
     "narrow": NARROW,
     "app": APP,
@@ -63,10 +66,9 @@ SCOPES: dict[str, tuple[Any, frozenset[str]]] = {
     "tove": ("user/tove", frozenset({"tove"})),
     "mara in a team": ([["user/mara", "team/x"]], frozenset({"mara"})),
     "both": ([["user/mara"], ["user/tove"]], frozenset({"curator"})),
-    "team": ("team/x", frozenset({"mara", "tove", "curator"})),
+    "team": ("team/x", frozenset({"curator"})),
 }
-"""Scopes, and whose own word counts there: of who is at home, of a curator where several are, of any person where
-nobody is."""
+"""Scopes, and whose own word counts there: of who is at home, and of a curator where several are or nobody is."""
 
 SAYINGS = (
     "rye bread {}",

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from keeps.core.access import PrincipalKind
+from keeps.core.access import Caller, PrincipalId, PrincipalKind
+from keeps.core.access import Role as WhoMay
 from keeps.core.controls import Controls, Pause
 from keeps.core.errors import NotFound, SecretRefused
 from keeps.core.facts import Fact, Origin, Source, Status
@@ -25,6 +26,7 @@ from keeps.core.runs import Candidate, Inclusion, Reason
 from keeps.core.scopes import ScopePath, parse_scopes
 from keeps.core.sessions import Role
 from keeps.core.settings import Kill, Settings
+from keeps.core.status import Actor
 from keeps.core.triples import parse_triples
 from keeps.services import contexts, runs
 from keeps.services.incoming import Extraction, Incoming
@@ -32,8 +34,10 @@ from keeps.services.index import Changes
 from keeps.services.proposing import triple_of
 from keeps.services.reconcile import Reconciliation, texts_of
 from keeps.services.remember import Message, Remember, Remembered, remember
+from keeps.services.roles import FIRST_OWNER
 from keeps.services.runs import NewRun
 from keeps.services.runtime import Context, Runtime
+from keeps.services.standing import actor_of
 from keeps.store import proposals as store_proposals
 from keeps.store import replies as store_replies
 from keeps.store.commit import Batch
@@ -55,6 +59,11 @@ async def quiet(rt: Runtime) -> AsyncIterator[Context]:
     context = await rt.context("quiet")
     context.consent.move_in({HOME: MARA.principal_id})
     yield context
+
+
+def crown(who: Caller, *roles: WhoMay) -> Caller:
+    """The same caller with roles."""
+    return replace(who, principal=replace(who.principal, roles=frozenset(roles)))
 
 
 def set_(context: Context, **changes: Any) -> Settings:
@@ -176,6 +185,39 @@ async def test_who_acts_for_a_person_is_not_the_person(rt: Runtime, quiet: Conte
     for who in (replace(MARA, target=MARA.principal), replace(BOT, target=MARA.principal)):
         done = await say(rt, quiet, who, fact("likes", f"rye {who.principal_id}"))
         assert came_to(done).facts == []
+
+
+@pytest.mark.parametrize("scope", ["team/x", [["user/mara"], ["user/bo"]]])
+async def test_what_is_shared_takes_a_curators_word_and_no_other_persons(
+    rt: Runtime, quiet: Context, scope: object
+) -> None:
+    quiet.consent.move_in({HOME: MARA.principal_id, ScopePath("user/bo"): PrincipalId("bo")})
+    plain = caller(kind=PrincipalKind.HUMAN, name="mara")
+    crowned = {role: crown(plain, role) for role in (WhoMay.OWNER, WhoMay.ADMIN, WhoMay.CURATOR)}
+    first = caller(kind=PrincipalKind.HUMAN, name=FIRST_OWNER)
+    narrowed = replace(crowned[WhoMay.CURATOR], key_grants=plain.principal.grants)
+    acting = replace(crowned[WhoMay.CURATOR], target=plain.principal)
+    agent = crown(caller(name="mara"), WhoMay.CURATOR)
+    for who in (plain, crowned[WhoMay.ADMIN], narrowed, acting, agent):
+        extraction = came_to(await say(rt, quiet, who, fact("likes", "rye"), scopes=scope))
+        assert extraction.facts == []
+    for number, who in enumerate((crowned[WhoMay.CURATOR], crowned[WhoMay.OWNER], first)):
+        (row,) = came_to(await say(rt, quiet, who, fact("likes", f"tea {number}"), scopes=scope)).facts
+        assert (row.control.origin, row.control.confirmed_by) == (Origin.USER_SAVED, who.principal_id)
+
+
+async def test_who_decides_is_asked_in_one_place(rt: Runtime, quiet: Context) -> None:
+    shared = parse_scopes("team/x")
+    assert shared is not None
+    plain = caller(kind=PrincipalKind.HUMAN, name="lee")
+    first = caller(kind=PrincipalKind.HUMAN, name=FIRST_OWNER)
+    assert actor_of(quiet, first, shared) is Actor.CURATOR
+    assert actor_of(quiet, replace(first, key_grants=first.principal.grants), shared) is Actor.AGENT
+    assert actor_of(quiet, replace(first, target=MARA.principal), shared) is Actor.AGENT
+    assert actor_of(quiet, plain, shared) is Actor.AGENT
+    assert actor_of(quiet, crown(plain, WhoMay.ADMIN), shared) is Actor.ADMIN
+    assert actor_of(quiet, crown(caller(), *WhoMay), shared) is Actor.AGENT
+    assert actor_of(quiet, crown(caller(kind=PrincipalKind.SERVICE), *WhoMay), shared) is Actor.ADMIN
 
 
 # ---------------------------------------------------------------------- against what stands

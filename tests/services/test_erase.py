@@ -9,11 +9,11 @@ from datetime import timedelta
 
 import pytest
 
-from keeps.core.access import Caller, PrincipalKind, Verb
+from keeps.core.access import Caller, PrincipalId, PrincipalKind, Verb
 from keeps.core.entities import entity_ref
 from keeps.core.errors import Forbidden, Invalid, NotFound, StaleHead, Unavailable
 from keeps.core.replies import ReplyKey
-from keeps.core.scopes import parse_lens, parse_scopes
+from keeps.core.scopes import ScopePath, parse_lens, parse_scopes
 from keeps.core.triples import parse_triples
 from keeps.finder.base import Only
 from keeps.services.erase import Forget, Forgotten, delete_entity, delete_session, forget, forget_scope
@@ -385,7 +385,9 @@ class TestMatches:
             [{"entity": {"type": "person", "name": "Mara"}, "key": "role", "value": "pilot"}], anchor=rt.clock()
         )
         request = Remember(infer=Infer.TRIPLES, triples=triples, scope=parse_scopes("user/mara"))
-        await remember(rt, context, caller(kind=PrincipalKind.HUMAN), request)
+        home = ScopePath("user/mara")
+        context.consent.move_in({home: PrincipalId("mara")})
+        await remember(rt, context, caller(kind=PrincipalKind.HUMAN, name="mara", home=home), request)
         done = await state(rt, context, ("role", "captain"))
         assert done.extraction is not None
         (waiting,) = done.extraction.proposals

@@ -12,6 +12,7 @@ import pytest
 from keeps.core.access import PrincipalKind, Verb
 from keeps.core.entities import EntityRef, EntityType
 from keeps.core.facts import Fact
+from keeps.core.scopes import ScopePath
 from keeps.core.text import MAX_LABELS
 from keeps.services import twins
 from keeps.services.runtime import Context, Runtime
@@ -21,7 +22,8 @@ from tests.services.conftest import HandClock, caller
 from tests.services.saying import action, fact, relation, say
 
 MARA = EntityRef(EntityType.PERSON, "mara")
-PERSON = caller("user/mara", kind=PrincipalKind.HUMAN, name="mara")
+HOME = ScopePath("user/mara")
+PERSON = caller("user/mara", kind=PrincipalKind.HUMAN, name="mara", home=HOME)
 BOT = caller("user/mara")
 
 
@@ -151,6 +153,7 @@ async def test_labels_of_a_relation_said_often_do_not_grow_without_end(rt: Runti
 
 
 async def test_a_passing_value_does_not_get_round_what_a_person_confirmed(rt: Runtime, context: Context) -> None:
+    context.consent.move_in({HOME: PERSON.principal_id})
     confirmed = await say(rt, context, PERSON, fact("city", "Lisbon"))
     passing = fact("city", "Porto", memory_category="context")
     done = await say(rt, context, BOT, passing)

@@ -24,7 +24,7 @@ from keeps.core.text import fold
 from keeps.core.triples import Family, Triple
 from keeps.core.trust import trust_of
 from keeps.finder.local import stemmer
-from keeps.services import roles
+from keeps.services import standing
 from keeps.services.incoming import Wait
 from keeps.services.reconcile import kind_of
 from keeps.services.runtime import Context
@@ -71,14 +71,11 @@ class Judged:
 def behind(context: Context, caller: Caller, scope: Scope) -> Origin:
     """Who stands behind what a caller writes into a scope.
 
-    A person does who comes with their own key, acts for nobody else, and writes where nobody else is at home; where
-    several are, only a curator does, for none of them decides for the others. Their word is an act of their own.
-    Whatever else comes is an agent's, or the app's when an admin vouches for its code.
+    Whoever decides about what lies there does: the person at home, and a curator of what is shared. Their word is an
+    act of their own. Whatever else comes is an agent's, or the app's when an admin vouches for its code.
     """
-    if roles.is_person(caller):
-        owners = {context.consent.homes[home] for home in context.consent.homes_of(scope)}
-        if owners <= {caller.principal_id} or (len(owners) > 1 and roles.is_curator(context, caller)):
-            return Origin.USER_SAVED
+    if standing.actor_of(context, caller, scope) in standing.PEOPLE:
+        return Origin.USER_SAVED
     return Origin.APP_WRITTEN if caller.principal.trusted_writer else Origin.AGENT_INFERRED
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from keeps.core.access import Caller, PrincipalKind, Role, Verb
+from keeps.core.access import Caller, Verb
 from keeps.core.errors import Forbidden, IllegalTransition, NotFound, StaleRevision
 from keeps.core.facts import Status
 from keeps.core.memories import Memory, of_proposal, of_row
 from keeps.core.scopes import Scope
 from keeps.core.status import Actor, Move, Refusal, Transition, move
 from keeps.core.validity import live, offered
-from keeps.services import audit
+from keeps.services import audit, roles
 from keeps.services.runtime import Context, Runtime
+from keeps.services.sight import is_off, sight_of
 from keeps.store import facts as store_facts
 from keeps.store import memories as store_memories
 from keeps.store import proposals as store_proposals
@@ -23,19 +24,20 @@ PEOPLE = frozenset({Actor.SUBJECT, Actor.CURATOR})
 
 
 def actor_of(context: Context, caller: Caller, scope: Scope) -> Actor:
-    """As whom a caller acts on what lies in a scope. Only a person with a key of their own, acting for nobody else,
-    counts as one; whatever else holds grants is an agent."""
-    if caller.target is not None:
-        return Actor.AGENT
-    roles = caller.principal.roles
-    if caller.kind is PrincipalKind.HUMAN:
+    """As whom a caller acts on what lies in a scope: the one answer to who decides.
+
+    Only a person with a key of their own, acting for nobody else, counts as one: under their home and nobody else's,
+    or as a curator of what is shared, under several homes or none, where they may write. Whatever else holds grants
+    is an agent.
+    """
+    if roles.is_person(caller):
         owners = {context.consent.homes[home] for home in context.consent.homes_of(scope)}
         if owners == {caller.principal_id}:
             return Actor.SUBJECT
         writable = scope.within(caller.region(Verb.MEMORY_WRITE))
-        if len(owners) != 1 and writable and roles & {Role.CURATOR, Role.OWNER}:
+        if len(owners) != 1 and writable and roles.is_curator(context, caller):
             return Actor.CURATOR
-    return Actor.ADMIN if roles & {Role.ADMIN, Role.OWNER} else Actor.AGENT
+    return Actor.ADMIN if roles.is_admin(context, caller) else Actor.AGENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +57,16 @@ def sees(held: Held, caller: Caller, context: Context, now: datetime) -> bool:
     if held.actor in PEOPLE:
         return True
     if memory.proposal is not None:
-        return memory.proposal.proposed_by == caller.principal_id
+        return memory.proposal.proposed_by == caller.principal_id and not is_off(context, caller)
     row = memory.row
     if row is None or not live(row.clocks, row.control.status, now) or not offered(row.control, now):
         return False
-    return may_use(context, caller, memory.scope, now)
-
-
-def may_use(context: Context, caller: Caller, scope: Scope, now: datetime) -> bool:
-    """True unless somebody under whose home it lies stopped the use of memory for this caller."""
-    return all(controls.may_use(caller.principal_id, now) for controls in context.consent.over(scope))
+    return sight_of(context, caller).shows(row)
 
 
 async def find(rt: Runtime, context: Context, caller: Caller, memory_id: str, *, moves: bool = False) -> Held:
-    """The memory as it stands. `moves`: it is to be changed, so an admin also reaches what they may not read.
+    """The memory as it stands. `moves`: it is to be changed, so an admin also reaches what they may not read, and
+    who proposed something that, while memory is switched off.
 
     Raises: NotFound when there is none, or none for this caller.
     """
@@ -77,7 +75,9 @@ async def find(rt: Runtime, context: Context, caller: Caller, memory_id: str, *,
     if memory is None:
         raise NotFound(f"memory {memory_id} does not exist")
     held = Held(memory, actor_of(context, caller, memory.scope))
-    reached = moves and held.actor is Actor.ADMIN and memory.scope.visible_to(caller.region(Verb.MEMORY_READ))
+    within = memory.scope.visible_to(caller.region(Verb.MEMORY_READ))
+    withdraws = memory.proposal is not None and memory.proposal.proposed_by == caller.principal_id
+    reached = moves and within and (held.actor is Actor.ADMIN or withdraws)
     if not reached and not sees(held, caller, context, now):
         raise NotFound(f"memory {memory_id} does not exist")
     return held
