@@ -16,6 +16,9 @@ from keeps.http.app import create_app
 from keeps.services import contexts
 from keeps.services.runtime import Runtime, open_runtime
 
+NOBODYS_ID = "3v9c0k2m7x1q8d4f6h5j"
+"""What stands in examples for the id of something."""
+
 
 @pytest_asyncio.fixture
 async def runtime() -> AsyncIterator[Runtime]:
@@ -47,10 +50,11 @@ async def test_the_root_names_ways_that_answer_without_a_key(owner: httpx.AsyncC
 
 async def test_every_body_has_an_example_that_is_taken_and_shown(owner: httpx.AsyncClient) -> None:
     document = (await owner.get("/openapi.json")).json()
+    paths = sorted(document["paths"].items(), key=lambda item: item[0].endswith("/kill"))  # what stops all the rest
     page = html.unescape((await owner.get("/docs")).text)
     shapes = document["components"]["schemas"]
     sent = 0
-    for path, operations in document["paths"].items():
+    for path, operations in paths:
         for method, operation in operations.items():
             if "requestBody" not in operation:
                 continue
@@ -60,7 +64,8 @@ async def test_every_body_has_an_example_that_is_taken_and_shown(owner: httpx.As
             assert json.dumps(example, indent=2, ensure_ascii=False) in page, shape
             if method == "post" and path.startswith("/api/v1/{context}/") and path.count("{") == 1:
                 reply = await owner.post(path.replace("{context}", "harbour"), json=example)
-                assert reply.is_success, (path, reply.text)
+                absent = reply.status_code == 404 and NOBODYS_ID in json.dumps(example)
+                assert reply.is_success or absent, (path, reply.text)
                 sent += 1
     assert sent >= 10
 

@@ -15,7 +15,7 @@ Schema = Mapping[str, Any]
 _STYLE: Final = """
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
 body { max-width: 60rem; margin: 0 auto; padding: 1rem; }
-code, pre { font-family: ui-monospace, monospace; font-size: .9em; }
+code, pre, td:first-child { font-family: ui-monospace, monospace; font-size: .9em; }
 pre { overflow-x: auto; padding: .5rem; border: 1px solid; }
 summary { cursor: pointer; padding: .3rem 0; overflow-wrap: anywhere; }
 table { border-collapse: collapse; }
@@ -35,7 +35,10 @@ PAGE_HEADERS: Final[Mapping[str, str]] = {
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """An OpenAPI document as one HTML page: what each route does and takes, with examples, and every shape."""
+    """An OpenAPI document as one HTML page: what each route does and takes, with examples, and every shape.
+
+    End tags that HTML does without are left out of what stands there hundreds of times.
+    """
     shapes: Mapping[str, Schema] = document["components"]["schemas"]
     name = escape(document["info"]["title"])
     parts = [
@@ -43,7 +46,8 @@ def render(document: Mapping[str, Any]) -> str:
         f"<title>{name}: the HTTP interface</title><style>{_STYLE}</style>",
         f"<main><h1>{name} {escape(document['info']['version'])}</h1>",
         "<p>A key goes into the header <code>Authorization: Bearer &lt;key&gt;</code>. Members and parameters that "
-        "are not known here are ignored. The same for machines, in full: <a href='openapi.json'>openapi.json</a>.</p>",
+        "are not known here are ignored, unless a shape says that it refuses them. What fails is answered with a "
+        f"{_link('Problem')}. The same for machines, in full: <a href='openapi.json'>openapi.json</a>.</p>",
     ]
     sections: dict[str, list[str]] = {}
     for path, operations in document["paths"].items():
@@ -60,16 +64,18 @@ def render(document: Mapping[str, Any]) -> str:
 
 def _operation(method: str, path: str, operation: Schema, shapes: Mapping[str, Schema]) -> str:
     title, about = operation.get("summary", ""), operation.get("description", "")
-    parts = [] if about == f"{title}." else [f"<p>{_prose(about)}</p>"]
+    parts = [] if about == f"{title}." else [f"<p>{_prose(about)}"]
     if rows := [_parameter(item) for item in operation.get("parameters", ())]:
         parts.append(f"<table>{''.join(rows)}</table>")
     for shape in _references(operation.get("requestBody", {})):
-        parts.append(f"<p>Takes {_link(shape)}</p>")
+        parts.append(f"<p>Takes {_link(shape)}")
         for example in shapes[shape].get("examples", ()):
             parts.append(f"<pre>{escape(json.dumps(example, indent=2, ensure_ascii=False))}</pre>")
     for status, reply in sorted(operation.get("responses", {}).items()):
+        if status == "default":
+            continue  # the same for all of them, and said at the top of the page
         told = ", ".join(map(_link, _references(reply))) or escape(reply.get("description", ""))
-        parts.append(f"<p>{'Else' if status == 'default' else escape(status)}: {told}</p>")
+        parts.append(f"<p>{escape(status)}: {told}")
     return (
         f"<details><summary><code>{method.upper()} {escape(path)}</code> "
         f"{_prose(title)}</summary>{''.join(parts)}</details>"
@@ -79,22 +85,30 @@ def _operation(method: str, path: str, operation: Schema, shapes: Mapping[str, S
 def _parameter(item: Schema) -> str:
     about = item["schema"].get("description") or item.get("description", "")
     need = "needed" if item.get("required") else ""
-    return (
-        f"<tr><td><code>{escape(item['name'])}</code></td><td>{escape(item['in'])}</td>"
-        f"<td>{_type(item['schema'])}</td><td>{need}</td><td>{_prose(about)}</td></tr>"
-    )
+    return _row(item["name"], escape(item["in"]), _type(item["schema"]), need, _prose(about))
+
+
+def _row(name: str, *about: str) -> str:
+    """A row of a table: a name, and what is told about it, as HTML; without empty cells at its end."""
+    last = max((number for number, cell in enumerate(about, start=1) if cell), default=0)
+    return f"<tr><td>{escape(name)}" + "".join(f"<td>{cell}" for cell in about[:last])
 
 
 def _shape(name: str, schema: Schema) -> str:
     needed = schema.get("required", ())
     rows = [
-        f"<tr><td><code>{escape(member)}</code></td><td>{_type(about)}</td>"
-        f"<td>{'needed' if member in needed else _default(about)}</td>"
-        f"<td>{_prose(about.get('description', ''))}</td></tr>"
+        _row(
+            member,
+            _type(about),
+            "needed" if member in needed else _default(about),
+            _prose(about.get("description", "")),
+        )
         for member, about in schema.get("properties", {}).items()
     ]
-    body = f"<table>{''.join(rows)}</table>" if rows else f"<p>{_type(schema)}</p>"
-    about = f"<p>{_prose(schema.get('description', ''))}</p>" if schema.get("description") else ""
+    body = f"<table>{''.join(rows)}</table>" if rows else f"<p>{_type(schema)}"
+    about = f"<p>{_prose(schema.get('description', ''))}" if schema.get("description") else ""
+    if schema.get("additionalProperties") is False:
+        about += "<p>It refuses members that are not named here."
     return f"<details id='{escape(name)}'><summary><code>{escape(name)}</code></summary>{about}{body}</details>"
 
 

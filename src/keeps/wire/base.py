@@ -65,6 +65,8 @@ class WireIn(BaseModel):
 class StrictIn(WireIn):
     """A request in which every member counts: one that is not known is refused instead of ignored."""
 
+    model_config = ConfigDict(extra="forbid")  # and said so in the schema; `_nothing_else` knows all spellings
+
     @model_validator(mode="before")
     @classmethod
     def _nothing_else(cls, data: object) -> object:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import ConfigDict, RootModel
 
 from keeps.core import setting_keys
 from keeps.core.errors import Unprocessable
@@ -33,6 +34,38 @@ class SettingsHistoryQuery(PageQuery):
     pass
 
 
+def _described() -> dict[str, Any]:
+    """Every setting and its range, as the schema of an object."""
+    members: dict[str, Any] = {}
+    for path, key in setting_keys.KEYS.items():
+        place, (*above, last) = members, path.split(".")
+        for part in above:
+            place = place.setdefault(part, {"type": "object", "properties": {}})["properties"]
+        place[last] = {"description": key.wanted}
+    return members | {REASON: {"type": "string", "description": "why, in the words of who does it"}}
+
+
+class SettingsIn(RootModel[dict[str, Any]]):
+    """Settings to change, by their names; null takes one back."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        json_schema_extra={
+            "properties": _described(),
+            "additionalProperties": False,
+            "examples": [{"budget": {"max_tokens": 400}, "proposal_ttl_days": 14, "reason": "fewer and fresher"}],
+        },
+    )
+
+    def to_core(self, *, expected: int | None, dry_run: bool) -> Change:
+        """The change this asks for. Raises: Unprocessable."""
+        document, reason = dict(self.root), self.root.get(REASON)
+        document.pop(REASON, None)
+        if reason is not None and not isinstance(reason, str):
+            raise Unprocessable("reason is a text")
+        return settings.Change(document=document, expected=expected, dry_run=dry_run, reason=reason)
+
+
 class ReasonIn(StrictIn):
     """Why, in the words of who does it."""
 
@@ -55,15 +88,6 @@ class KillIn(StrictIn):
             return Kill(self.kill)
         except ValueError:
             raise Unprocessable(f"kill must be one of {', '.join(Kill)}") from None
-
-
-def change_of(members: Mapping[str, Any], *, expected: int | None, dry_run: bool) -> Change:
-    """The change a body asks for: its members are settings, but for `reason`. Raises: Unprocessable."""
-    document, reason = dict(members), members.get(REASON)
-    document.pop(REASON, None)
-    if reason is not None and not isinstance(reason, str):
-        raise Unprocessable("reason is a text")
-    return settings.Change(document=document, expected=expected, dry_run=dry_run, reason=reason)
 
 
 class SettingsOut(WireOut):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from keeps.core.access import PrincipalId
 from keeps.core.errors import Invalid
-from keeps.http.body import JsonBody, read_object
+from keeps.http.body import JsonBody
 from keeps.http.deps import DataCall, no_content, reply
 from keeps.http.params import QueryOf
 from keeps.http.revisions import expected_revision, tagged
@@ -22,15 +22,13 @@ from keeps.wire.settings import (
     SettingsChangedOut,
     SettingsHistoryOut,
     SettingsHistoryQuery,
+    SettingsIn,
     SettingsOut,
     SettingsQuery,
     SettingsVersion,
-    change_of,
 )
 
 router = APIRouter(prefix="/api/v1/{context:segment}", tags=["settings"])
-
-Members = Annotated[dict[str, Any], Depends(read_object)]
 
 
 @router.get("/settings", response_model=SettingsOut)
@@ -44,11 +42,11 @@ async def get_settings(call: DataCall) -> Response:
 async def change_settings(
     request: Request,
     call: DataCall,
-    members: Members,
+    body: Annotated[SettingsIn, Depends(JsonBody(SettingsIn))],
     query: Annotated[SettingsQuery, Depends(QueryOf(SettingsQuery))],
 ) -> Response:
     """Change some settings, now and without a restart; a null takes one back. Needs `If-Match`."""
-    change = change_of(members, expected=expected_revision(request), dry_run=query.dry_run)
+    change = body.to_core(expected=expected_revision(request), dry_run=query.dry_run)
     changed = await settings.patch(call.rt, call.context, call.caller, change)
     return reply(SettingsChangedOut.of(changed), headers=tagged(changed.version))
 
