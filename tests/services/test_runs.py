@@ -465,6 +465,17 @@ async def test_e4_admins_see_ids_and_numbers_and_no_text(rt: Runtime, context: C
             await citations.view(rt, context, who, run)
 
 
+async def test_h7_an_owner_sees_at_once_what_was_made_of_their_own_memory(rt: Runtime, context: Context) -> None:
+    context.consent.move_in({ScopePath("user/mara"): PrincipalId("mara")})
+    ref = await told(rt, context)
+    run = await offer(rt, context, caller("user/mara/*"), None, weighed(ref))
+    mara = caller(kind=PrincipalKind.HUMAN, name="mara", home="user/mara")
+    mara = replace(mara, principal=replace(mara.principal, roles=frozenset({Role.OWNER})))
+    seen = await citations.view(rt, context, mara, run)
+    assert seen.memories_used is not None
+    assert [each.id for each in seen.memories_used.also_shown] == [ref]
+
+
 async def test_what_stood_for_ids_goes_after_a_week(rt: Runtime, context: Context, clock: HandClock) -> None:
     run = await offer(rt, context, caller(), None)
     await citations.cite(rt, context, caller(), run, ["made-up"])
