@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.rule import Rule
 
 from keeps.cli.conversations import Aim, import_talks
+from keeps.cli.inbox import tell as tell_inbox
 from keeps.cli.look import tell_facts
 from keeps.cli.mode import NO_EMBEDDER, settled
 from keeps.cli.reach import console, counted, said, settings
@@ -24,7 +25,9 @@ from keeps.cli.remember import note_of
 from keeps.cli.transcripts import read_talks
 from keeps.client.verbs import Asked
 from keeps.core.errors import NotFound, Unavailable
+from keeps.core.fusion import MIN_SCORE
 from keeps.memory import Memory
+from keeps.wire.facts import FactsOut
 from keeps.wire.index import IndexOut
 
 app = typer.Typer()
@@ -46,6 +49,12 @@ PATIENCE_S: Final = 60.0
 """How long the questions wait for the vectors of what was imported, seconds."""
 
 IN_MAY: Final = "2026-05-15T00:00:00Z"
+HEARD: Final = (
+    ("wants", "a post in Hamnsund", "They look for a pilot in Hamnsund, I see", "insight"),
+    ("prefers", "oat milk in her coffee", "I take oat milk in my coffee these days", "preference"),
+)
+"""What an agent makes of two sentences, each a key, a value, the sentence and a kind: a guess, and what was said."""
+COFFEE: Final = "Does she take milk in her coffee?"
 SECRET: Final = "The spare key hangs under the gannetbox by the slipway"
 SECRET_WORD: Final = "gannetbox"
 
@@ -55,17 +64,20 @@ Next:
   keeps import conversation FILE               bring in a conversation of your own
   keeps remember "I take my coffee black"      save a note
   keeps recall "coffee"                        ask
+  keeps inbox                                  decide what agents may keep
   keeps --help                                 everything else
 From Python:
   from keeps import Memory
-  async with Memory.open("./memory") as memory:
+  async with Memory.open("./memory", saved_key="owner") as memory:
       await memory.remember("I take my coffee black")
       found = await memory.recall("coffee")"""
 
 
 @app.command("try", epilog="Example: keeps try")
 def tryout() -> None:
-    """Show everything once: import, ask, correct, look back, forget. Touches no memory of yours."""
+    """Show everything once: import, ask, correct, look back, decide what an agent may keep, see who used what, forget.
+
+    Touches no memory of yours."""
     asyncio.run(run(console()))
 
 
@@ -77,6 +89,9 @@ async def run(out: Console) -> None:
         await _ask(out, memory)
         await _correct(out, memory)
         await _look_back(out, memory)
+        async with Memory.open(folder) as agent:
+            await _decide(out, memory, agent)
+            await _use(out, memory, agent)
         await _forget(out, memory, folder)
     out.print(Rule(style="dim"))
     out.print(f"Done in {time.monotonic() - began:.0f} s. The folder is gone again.\n")
@@ -87,7 +102,7 @@ async def run(out: Console) -> None:
 async def _fresh_memory() -> AsyncGenerator[tuple[Memory, Path]]:
     with tempfile.TemporaryDirectory(prefix="keeps-try-") as place:
         folder = Path(place) / "memory"
-        async with Memory.open(folder, saved_key="owner", config=settings(engine_url=None)) as memory:
+        async with Memory.open(folder, saved_key="owner", config=settings(engine_url=None, policy="deliberate")) as memory:
             yield memory, folder
 
 
@@ -176,8 +191,54 @@ async def _look_back(out: Console, memory: Memory) -> None:
         out.print(said(f"    {fact.source.ref} of {turn.created_at:%Y-%m-%d} says: {turn.content}", "dim"))
 
 
+async def _decide(out: Console, memory: Memory, agent: Memory) -> None:
+    _step(out, 5, "Decide what an agent may keep")
+    out.print("All that was yours. An agent, with a key of its own, makes this of two sentences it hears:")
+    for heard in HEARD:
+        await _propose(agent, heard)
+        out.print(said(f"    “{heard[2]}”  →  {heard[0]}: {heard[1]}"))
+    out.print("Before you say so it answers nothing:")
+    await _ask_agent(out, memory, agent)
+    out.print("It is in your inbox, with the sentence it rests on and why it waits:")
+    found = await memory.inbox()
+    tell_inbox(out, found)
+    guess, stated = (next(item for item in found.items if heard[1] in item.text) for heard in HEARD)
+    await memory.decide([{"id": stated.id, "decision": "keep"}, {"id": guess.id, "decision": "discard"}])
+    out.print("You say yes to 1 and no to 2:")
+    await _ask_agent(out, memory, agent)
+    again = await _propose(agent, HEARD[0])
+    assert again.extraction is not None
+    (left,) = again.extraction.dropped or ()
+    waiting = (await memory.inbox()).counts.waiting
+    out.print(f"The agent brings up 2 once more: not kept ({left.reason}). Waiting for you: {waiting}")
+
+
+async def _ask_agent(out: Console, memory: Memory, agent: Memory) -> None:
+    """What the agent is answered, as far as it is likely."""
+    await _settle(memory)
+    out.print(said(f"? {COFFEE}", "bold"))
+    await _tell(out, agent, COFFEE, Asked(k=1, min_score=MIN_SCORE))
+
+
+async def _propose(agent: Memory, heard: tuple[str, str, str, str]) -> FactsOut:
+    key, value, words, kind = heard
+    return await agent.remember(words, triples=[{"entity": MARA, "key": key, "value": value}], kind=kind)
+
+
+async def _use(out: Console, memory: Memory, agent: Memory) -> None:
+    _step(out, 6, "See who used what")
+    run = await agent.runs.open()
+    block = await agent.context(COFFEE, run=run.id)
+    await agent.runs.cite(run.id, [each.id for each in block.offered or ()])
+    await agent.runs.close(run.id)
+    seen = await memory.runs.get(run.id)
+    assert seen.memories_used is not None
+    for used in seen.memories_used.cited:
+        out.print(said(f"The {seen.agent_id} was given this memory and relied on it: {used.text} ({used.label})"))
+
+
 async def _forget(out: Console, memory: Memory, folder: Path) -> None:
-    _step(out, 5, "Forget something for good")
+    _step(out, 7, "Forget something for good")
     note = await memory.remember(triples=[await note_of(memory, SECRET)], kind="note")
     assert note.extraction is not None
     (saved,) = note.extraction.attributes
