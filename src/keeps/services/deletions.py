@@ -21,7 +21,7 @@ from keeps.core.memories import Memory, of_row
 from keeps.core.scopes import Lens
 from keeps.core.status import Move
 from keeps.finder.base import Name
-from keeps.services import erase, moves, standing, suppression, undoing
+from keeps.services import discarding, erase, moves, standing, suppression, undoing
 from keeps.services.choosing import Choice, Unit
 from keeps.services.index import Changes, entry_of
 from keeps.services.runtime import Context, Runtime
@@ -52,7 +52,7 @@ async def delete(rt: Runtime, context: Context, caller: Caller, memory_id: str, 
         if held.actor not in PEOPLE:
             raise Forbidden("erasing what is another person's needs a request of theirs: use the routes that forget")
         if held.memory.proposal is not None:
-            return await moves.discard(
+            return await discarding.discard(
                 rt, context, held.memory, Move.FORGET, caller.principal_id, remembers=True, to=Status.FORGOTTEN
             )
         return await _delete_rows(rt, context, caller, held)

@@ -13,7 +13,7 @@ from keeps.core.memories import MAX_PINNED, Memory, check_kind, check_text, of_r
 from keeps.core.status import Move
 from keeps.core.supersession import same_value
 from keeps.core.text import fold
-from keeps.services import candidates, moves, standing, suppression
+from keeps.services import candidates, confirming, moves, standing, suppression
 from keeps.services.index import Changes, entry_of
 from keeps.services.proposing import triple_of
 from keeps.services.reconcile import Incoming, Reconciliation, fingerprint_of, texts_of
@@ -119,7 +119,7 @@ async def _rewrite(context: Context, caller: Caller, before: Row, after: Row, no
 async def _say_anew(context: Context, caller: Caller, held: Held, row: Fact, said: str, now: datetime) -> Memory:
     """Commit a new version in the person's own words; it enters the record where everything does."""
     batch, changes = Batch(at=now), Changes()
-    control = moves.agreed(context, row.control, held.actor, caller, now, reworded=True)
+    control = confirming.agreed(context, row.control, held.actor, caller, now, reworded=True)
     triple = replace(triple_of(row, {}), value=said, valid_from=None, confidence=None, source_clause=None)
     (found,) = await candidates.refuse_secrets([triple], (), None)
     control = replace(control, sensitivity=found.sensitivity, topics=found.topics, flags=control.flags | found.flags)

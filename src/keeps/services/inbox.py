@@ -15,7 +15,7 @@ from keeps.core.pages import Page, PageRequest, page_of, time_key
 from keeps.core.proposals import Proposal
 from keeps.core.scopes import Scope
 from keeps.core.sessions import RENDERED, Turn
-from keeps.services import audit, moves, roles, standing, suppression
+from keeps.services import audit, confirming, discarding, moves, roles, standing, suppression
 from keeps.services.runtime import Context, Runtime
 from keeps.services.standing import PEOPLE
 from keeps.store import facts as store_facts
@@ -210,15 +210,15 @@ async def _decide(rt: Runtime, context: Context, caller: Caller, decision: Decis
         raise Unprocessable("this is held back, sensitive or of doubtful origin: look at it, and decide on it alone")
     same = await _same(context, proposal) if proposal.is_open and choice is not Choice.RELEASE else ()
     for other in same:  # first, so that the yes to one of them stands over the no to the others
-        await moves.reject(rt, context, caller, other)
+        await discarding.reject(rt, context, caller, other)
     if choice is Choice.RELEASE:
         return await moves.release(rt, context, caller, proposal.id, rev=decision.rev)
     if choice in _KEEPING:
         on_conflict = OnConflict.KEEP_BOTH if choice is Choice.KEEP_BOTH else OnConflict.REPLACE
-        return await moves.confirm(
+        return await confirming.confirm(
             rt, context, caller, proposal.id, rev=decision.rev, on_conflict=on_conflict, text=decision.text
         )
-    done = await moves.reject(rt, context, caller, proposal.id, rev=decision.rev)
+    done = await discarding.reject(rt, context, caller, proposal.id, rev=decision.rev)
     if choice is Choice.DISCARD_AND_BLOCK and proposal.row is not None:
         batch = Batch(at=rt.clock())
         suppression.suppress_slot(batch, context, proposal.row, by=caller.principal_id)

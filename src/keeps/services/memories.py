@@ -18,10 +18,12 @@ from keeps.core.summaries import NOTE_PREFIX
 from keeps.core.text import conceals
 from keeps.core.triples import Family, Named, Triple
 from keeps.services import facts, standing, suppression
+from keeps.services.confirming import confirm
 from keeps.services.deletions import delete, finish_deletions, undo
+from keeps.services.discarding import expire, reject, withdraw
 from keeps.services.edits import Edit, edit
 from keeps.services.incoming import Left
-from keeps.services.moves import confirm, expire, reject, release, renew, retire, withdraw
+from keeps.services.moves import release, renew, retire
 from keeps.services.remember import Remember, Remembered, remember
 from keeps.services.runtime import Context, Runtime, new_id
 from keeps.services.standing import PEOPLE

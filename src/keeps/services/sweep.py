@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from keeps.core.inbox import SWEEP
-from keeps.services import erase, moves
+from keeps.services import discarding, erase
 from keeps.services.runtime import Context, Runtime
 from keeps.store import proposals as store_proposals
 from keeps.store import sweep as store_sweep
@@ -45,11 +45,11 @@ async def sweep(rt: Runtime, context: Context) -> Swept:
     now = rt.clock()
     swept = Swept()
     for proposal in await store_proposals.due(context.db, context.sets, now, limit=MOST):
-        swept.proposals += await moves.expire(rt, context, proposal.id) is not None
+        swept.proposals += await discarding.expire(rt, context, proposal.id) is not None
     if context.swept_at is None or now - context.swept_at >= ROWS_EVERY:
         over = await store_sweep.over(context.db, context.sets, now, limit=MOST)
         for row in over:
-            swept.ended += await moves.expire(rt, context, row.id) is not None
+            swept.ended += await discarding.expire(rt, context, row.id) is not None
         long_over = await store_sweep.long_over(context.db, context.sets, now - RENEWABLE, limit=MOST)
         if long_over:
             swept.forgotten = await erase.forget_ended(rt, context, list(map(ref_of, long_over)), by=SWEEP)
