@@ -67,7 +67,10 @@ def conversation(
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="On each turn; may be given again.")
     ] = None,
 ) -> None:
-    """Import a conversation. Repeated, or after an interruption, it goes on where it stopped."""
+    """Import a conversation. Repeated, or after an interruption, it goes on where it stopped.
+
+    It becomes history. Under the policy deliberate agents are given nothing of it before you `keeps promote` it.
+    """
     reach = Reach.of(ctx)
     talks = read_talks(file)
     total = sum(len(talk.lines) for talk in talks)

@@ -40,7 +40,10 @@ def mcp(
         str, typer.Option(metavar="ID", envvar="KEEPS_CONTEXT", help="Which context.")
     ] = DEFAULT_CONTEXT,
 ) -> None:
-    """Answer an agent over stdin and stdout, with the tools of the Model Context Protocol."""
+    """Answer an agent over stdin and stdout, with the tools of the Model Context Protocol.
+
+    What it asks to be remembered waits for your yes in `keeps inbox`, under the policy deliberate.
+    """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     asyncio.run(_run(data.expanduser(), endpoint, key, context))
 

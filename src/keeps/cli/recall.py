@@ -58,7 +58,10 @@ def recall(
     ] = None,
     as_of: AsOf = None,
 ) -> None:
-    """Find what answers a question, the best first."""
+    """Find what answers a question, the best first.
+
+    What waits in `keeps inbox` is not found, nor, with an agent's key under the policy deliberate, other conversations.
+    """
     reach = Reach.of(ctx)
     asked = _asked(k=k, mode=mode, lens=lens, labels=label, include=include, as_of=as_of)
 
@@ -87,7 +90,10 @@ def context(
     min_score: MinScore = None,
     as_of: AsOf = None,
 ) -> None:
-    """Print what answers a question as one block for a prompt."""
+    """Print what answers a question as one block for a prompt.
+
+    What waits in `keeps inbox` does not stand in it under the policy deliberate, unless a setting lets it.
+    """
     reach = Reach.of(ctx)
     asked = _asked(k=k, lens=lens, labels=label, as_of=as_of, min_score=min_score)
     block = reach.ask(lambda memory: memory.context(query, subject=subject, **asked))

@@ -42,7 +42,10 @@ def remember(
         str | None, typer.Option(metavar="TIME", callback=moment, help="When it was known, if not now.")
     ] = None,
 ) -> None:
-    """Save a note, a fact (--fact), or something that was said (--as-turn)."""
+    """Save a note, a fact (--fact), or something that was said (--as-turn).
+
+    What you save is kept at once; with an agent's key it waits in `keeps inbox` under the policy deliberate.
+    """
     if (text is None) == (fact is None):
         raise typer.BadParameter("give a text, or --fact WHO KEY VALUE")
     if fact is not None and as_turn:

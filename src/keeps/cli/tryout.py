@@ -102,7 +102,9 @@ async def run(out: Console) -> None:
 async def _fresh_memory() -> AsyncGenerator[tuple[Memory, Path]]:
     with tempfile.TemporaryDirectory(prefix="keeps-try-") as place:
         folder = Path(place) / "memory"
-        async with Memory.open(folder, saved_key="owner", config=settings(engine_url=None, policy="deliberate")) as memory:
+        async with Memory.open(
+            folder, saved_key="owner", config=settings(engine_url=None, policy="deliberate")
+        ) as memory:
             yield memory, folder
 
 
