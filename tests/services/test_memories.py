@@ -380,10 +380,10 @@ async def test_a7_what_expired_is_out_of_use_until_it_is_renewed_once(home: Home
 
 async def test_a7_what_nobody_decided_about_in_time_loses_its_text(home: Home, clock: HandClock) -> None:
     memory = await home.propose("Keeps bees")
-    assert await memories.expire(home.rt, home.context, memory.id) is None
+    assert await memories.expire_waiting(home.rt, home.context, limit=10) == 0
     clock.forward(days=31)
-    expired = await memories.expire(home.rt, home.context, memory.id)
-    assert expired is not None
+    assert await memories.expire_waiting(home.rt, home.context, limit=10) == 1
+    expired = await home.get(memory.id)
     assert (expired.status, expired.text) == (Status.EXPIRED, None)
     assert "Keeps bees" not in await home.texts()
     assert await outcome(home.act("renew", memory.id)) is IllegalTransition

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from keeps.core.facts import Row, RowId, Status
@@ -46,3 +46,16 @@ class Proposal:
     def is_open(self) -> bool:
         """True while a decision is possible."""
         return self.status in OPEN
+
+    def closed(self, status: Status, *, by: str | None, at: datetime, reason: str | None = None) -> Proposal:
+        """The same after a decision, or when its time was over: what it said goes, what became of it stays."""
+        return replace(
+            self,
+            row=None,
+            names={},
+            status=status,
+            reason=reason or self.reason,
+            status_by=by,
+            status_at=at,
+            rev=self.rev + 1,
+        )

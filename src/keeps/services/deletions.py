@@ -52,9 +52,8 @@ async def delete(rt: Runtime, context: Context, caller: Caller, memory_id: str, 
         if held.actor not in PEOPLE:
             raise Forbidden("erasing what is another person's needs a request of theirs: use the routes that forget")
         if held.memory.proposal is not None:
-            return await discarding.discard(
-                rt, context, held.memory, Move.FORGET, caller.principal_id, remembers=True, to=Status.FORGOTTEN
-            )
+            no = discarding.No(what=Move.FORGET, by=caller.principal_id, to=lambda _: Status.FORGOTTEN, remembers=True)
+            return await discarding.discard(rt, context, held.memory, no)
         return await _delete_rows(rt, context, caller, held)
 
     return await moves.alone(rt, context, memory_id, act, rev=rev, erases=True)
@@ -85,9 +84,13 @@ async def _delete_rows(rt: Runtime, context: Context, caller: Caller, held: Held
             ends_at=now + window,
             refs=tuple(records),
             images=await store_sealed.images_of(context.db, batch),
+            marks=tuple(
+                suppression.suppress(
+                    batch, context, _rows(context, records), reason="forgotten", by=caller.principal_id
+                )
+            ),
         )
         batch.puts.append({"id": store_sealed.record_id(row.id), "row": store_sealed.to_row(sealed)})
-        suppression.suppress(batch, context, _rows(context, records), reason="forgotten", by=caller.principal_id)
         batch.entries.append(moves.entry(caller.principal_id, Move.FORGET, held.memory.ref))
         rt.owe_scrub(context)
         try:
@@ -125,10 +128,8 @@ async def _for_good(
         names=set(),
         units=[Unit(rows)],
         entries=lines,
+        refused_by=caller.principal_id,
     )
-    batch = Batch(at=rt.clock())
-    suppression.suppress(batch, context, _rows(context, records), reason="forgotten", by=caller.principal_id)
-    await context.commit(batch)
     await erase.carry_out_alone(rt, context, choice)
     return replace(held.memory, status=Status.FORGOTTEN, row=None)
 

@@ -12,6 +12,7 @@ from keeps.core.access import Caller, PrincipalKind, Verb
 from keeps.core.entities import EntityRef
 from keeps.core.erasure import Fate, Gone, Order, Presence
 from keeps.core.errors import Forbidden, Invalid, NotFound, StaleHead, TooLarge
+from keeps.core.facts import Row
 from keeps.core.scopes import Lens, Pattern, parse_path
 from keeps.finder.base import FinderLost, Name
 from keeps.services import choosing, history, index, suppression
@@ -25,9 +26,9 @@ from keeps.store import facts as store_facts
 from keeps.store import named as store_named
 from keeps.store import sessions as store_sessions
 from keeps.store import tombstones
-from keeps.store.commit import Batch
 from keeps.store.erasing import Plan
 from keeps.store.rows import Record, stored_ref
+from keeps.store.tombstones import Line
 
 MAX_PHRASE_BYTES: Final = 64 * 1024
 
@@ -283,14 +284,18 @@ async def _commit(rt: Runtime, context: Context, choice: Choice) -> _Done:
     planned = await store_erase.plan(context.db, context.sets, parts[0], rt.clock())
     if len(parts) == 1 and not planned.done:
         return done
+    refused = _refused(context, choice)
+    seal = await tombstones.Seal.of(context.db)
+    marks = [mark for row in refused for mark in suppression.marks_of(context, row)]
+    lines = tombstones.lines(choice.order, context.sets, choice.scope_sets, seal, marks=marks)
     context.unsettled = True
-    seq = await _note(rt, context, choice)
+    seq = await note(rt, context, lines)
     for number, part in enumerate(parts, 1):
         if number > 1:
             planned = await store_erase.plan(context.db, context.sets, part, rt.clock())
         if number == len(parts):
             planned.batch.entries += choice.entries
-            _suppress(context, planned.batch, choice)
+            suppression.suppress(planned.batch, context, refused, reason="forgotten", by=choice.refused_by or "")
             store_erase.note_tombstone(planned.batch, seq)
         if planned.purges:
             rt.owe_scrub(context)
@@ -302,14 +307,13 @@ async def _commit(rt: Runtime, context: Context, choice: Choice) -> _Done:
     return done
 
 
-def _suppress(context: Context, batch: Batch, choice: Choice) -> None:
-    """What a person forgot is not learned again unasked."""
+def _refused(context: Context, choice: Choice) -> list[Row]:
+    """What a person forgot, which is not learned again unasked."""
     if choice.refused_by is None:
-        return
+        return []
     records = [row for unit in choice.units for row in unit.rows if row["id"].table_name in store_facts.FACT_TABLES]
     going = [row for row in records if isinstance(choice.order.rows.get(ref_of_row(row)), Gone)]
-    rows = [store_facts.from_record(row, context.sets) for row in going]
-    suppression.suppress(batch, context, rows, reason="forgotten", by=choice.refused_by)
+    return [store_facts.from_record(row, context.sets) for row in going]
 
 
 def _parts(order: Order) -> Iterable[Order]:
@@ -321,10 +325,11 @@ def _parts(order: Order) -> Iterable[Order]:
     yield Order(rows=dict(rows[last * MAX_ROWS :]), presences=order.presences, nodes=order.nodes)
 
 
-async def _note(rt: Runtime, context: Context, choice: Choice) -> int:
-    """Write an order into the ledger; the number of its last line."""
-    seal = await tombstones.Seal.of(context.db)
-    lines = tombstones.lines(choice.order, context.sets, choice.scope_sets, seal)
+async def note(rt: Runtime, context: Context, lines: Sequence[Line]) -> int:
+    """Write lines, one at least, into the ledger; the number of the last.
+
+    Raises: Unavailable, and nothing may be erased.
+    """
     change = await store_commit.last_change(context.db)
 
     def append() -> int:

@@ -15,14 +15,13 @@ from keeps.core.pages import Page, PageRequest, page_of, time_key
 from keeps.core.proposals import Proposal
 from keeps.core.scopes import Scope
 from keeps.core.sessions import RENDERED, Turn
-from keeps.services import audit, confirming, discarding, moves, roles, standing, suppression
+from keeps.services import audit, confirming, discarding, moves, roles, standing
 from keeps.services.runtime import Context, Runtime
 from keeps.services.standing import PEOPLE
 from keeps.store import facts as store_facts
 from keeps.store import inbox as store_inbox
 from keeps.store import proposals as store_proposals
 from keeps.store import sessions as store_sessions
-from keeps.store.commit import Batch
 
 MOST: Final = 2_000
 """Proposals that are looked at, the newest: inboxes are capped well below, imports may go beyond."""
@@ -218,12 +217,8 @@ async def _decide(rt: Runtime, context: Context, caller: Caller, decision: Decis
         return await confirming.confirm(
             rt, context, caller, proposal.id, rev=decision.rev, on_conflict=on_conflict, text=decision.text
         )
-    done = await discarding.reject(rt, context, caller, proposal.id, rev=decision.rev)
-    if choice is Choice.DISCARD_AND_BLOCK and proposal.row is not None:
-        batch = Batch(at=rt.clock())
-        suppression.suppress_slot(batch, context, proposal.row, by=caller.principal_id)
-        await context.commit(batch)
-    return done
+    blocks = choice is Choice.DISCARD_AND_BLOCK
+    return await discarding.reject(rt, context, caller, proposal.id, rev=decision.rev, blocks=blocks)
 
 
 async def _same(context: Context, proposal: Proposal) -> tuple[RowId, ...]:

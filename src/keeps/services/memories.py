@@ -20,7 +20,7 @@ from keeps.core.triples import Family, Named, Triple
 from keeps.services import facts, standing, suppression
 from keeps.services.confirming import confirm
 from keeps.services.deletions import delete, finish_deletions, undo
-from keeps.services.discarding import expire, reject, withdraw
+from keeps.services.discarding import expire, expire_waiting, reject, withdraw
 from keeps.services.edits import Edit, edit
 from keeps.services.incoming import Left
 from keeps.services.moves import release, renew, retire
@@ -41,6 +41,7 @@ __all__ = [
     "delete",
     "edit",
     "expire",
+    "expire_waiting",
     "finish_deletions",
     "get",
     "history",

@@ -58,29 +58,11 @@ async def alone(
     raise AssertionError("unreachable")
 
 
-def settle(batch: Batch, proposal: Proposal, status: Status, by: str, *, reason: str | None = None) -> Proposal:
+def settle(batch: Batch, proposal: Proposal, status: Status, by: str) -> Proposal:
     """Let a commit also close a proposal: what it said goes, what became of it stays."""
-    closed = replace(
-        proposal,
-        row=None,
-        names={},
-        status=status,
-        reason=reason or proposal.reason,
-        status_by=by,
-        status_at=batch.at,
-        rev=proposal.rev + 1,
-    )
-    _put(batch, proposal, closed, folds=())
+    closed = proposal.closed(status, by=by, at=batch.at)
+    store_proposals.write_over(batch, proposal, closed)
     return closed
-
-
-def _put(batch: Batch, before: Proposal, after: Proposal, *, folds: tuple[str, ...]) -> None:
-    record_id = store_proposals.record_id(before.id)
-    batch.guards.append({"id": record_id, "rev": before.rev})
-    row = store_proposals.to_row(after, folds=folds)
-    del row["id"]
-    batch.puts.append({"id": record_id, "row": row})
-    batch.touch(record_id)
 
 
 def entry(actor: str, what: str, target: str) -> Entry:
@@ -119,7 +101,8 @@ async def release(rt: Runtime, context: Context, caller: Caller, memory_id: str,
             ends_at=now + timedelta(days=context.consent.settings.proposal_ttl_days),
             rev=proposal.rev + 1,
         )
-        _put(batch, proposal, released, folds=tuple(context.fold_key(text) for text in texts_of(row)))
+        folds = [context.fold_key(text) for text in texts_of(row)]
+        store_proposals.write_over(batch, proposal, released, folds=folds)
         batch.entries.append(entry(caller.principal_id, Move.RELEASE, held.memory.ref))
         await context.commit(batch)
         return of_proposal(released, held.memory.scope)

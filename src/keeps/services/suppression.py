@@ -64,13 +64,19 @@ def _known_by(context: Context, row: Row) -> list[str]:
     return [*marks_of(context, row), *([slot] if slot is not None else [])]
 
 
-def suppress(batch: Batch, context: Context, rows: Iterable[Row], *, reason: str, by: str) -> None:
-    """Let a commit also write down that what `rows` say is not to be learned again. `reason`: one fixed word."""
+def suppress(batch: Batch, context: Context, rows: Iterable[Row], *, reason: str, by: str) -> list[str]:
+    """Let a commit also write down that what `rows` say is not to be learned again; by which hashes it is known.
+
+    `reason`: one fixed word.
+    """
+    marks: list[str] = []
     for row in rows:
+        said = marks_of(context, row)
+        marks += said
         batch.creates.append(
             store_suppressions.to_row(
                 new_id(),
-                marks_of(context, row),
+                said,
                 scope_set=row.scope.id,
                 reason=reason,
                 kind=row.control.kind,
@@ -78,10 +84,12 @@ def suppress(batch: Batch, context: Context, rows: Iterable[Row], *, reason: str
                 at=batch.at,
             )
         )
+    return marks
 
 
-def suppress_slot(batch: Batch, context: Context, row: Row, *, by: str) -> None:
-    """Let a commit also write down that nothing about the slot of a row is to be proposed; nothing without a slot."""
+def suppress_slot(batch: Batch, context: Context, row: Row, *, by: str) -> list[str]:
+    """Let a commit also write down that nothing about the slot of a row is to be proposed, and by which hash it is
+    known; nothing without a slot."""
     mark = slot_mark_of(context, row)
     if mark is not None:
         batch.creates.append(
@@ -95,6 +103,7 @@ def suppress_slot(batch: Batch, context: Context, row: Row, *, by: str) -> None:
                 at=batch.at,
             )
         )
+    return [mark] if mark is not None else []
 
 
 async def lift(batch: Batch, context: Context, rows: Sequence[Row]) -> None:

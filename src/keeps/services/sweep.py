@@ -10,7 +10,6 @@ from typing import Final
 from keeps.core.inbox import SWEEP
 from keeps.services import discarding, erase
 from keeps.services.runtime import Context, Runtime
-from keeps.store import proposals as store_proposals
 from keeps.store import sweep as store_sweep
 from keeps.store.rows import ref_of
 
@@ -44,8 +43,7 @@ async def sweep(rt: Runtime, context: Context) -> Swept:
     """
     now = rt.clock()
     swept = Swept()
-    for proposal in await store_proposals.due(context.db, context.sets, now, limit=MOST):
-        swept.proposals += await discarding.expire(rt, context, proposal.id) is not None
+    swept.proposals = await discarding.expire_waiting(rt, context, limit=MOST)
     if context.swept_at is None or now - context.swept_at >= ROWS_EVERY:
         over = await store_sweep.over(context.db, context.sets, now, limit=MOST)
         for row in over:

@@ -49,7 +49,8 @@ async def finish(context: Context, ledger: Ledger, now: datetime) -> int:
 async def _seal(context: Context, ledger: Ledger, one: Sealed, now: datetime) -> None:
     order = Order(rows=dict.fromkeys(one.refs, Gone.PURGE))
     lie = dict.fromkeys(one.refs, one.scope_set)
-    lines = tombstones.lines(order, context.sets, lie, await tombstones.Seal.of(context.db))
+    seal = await tombstones.Seal.of(context.db)
+    lines = tombstones.lines(order, context.sets, lie, seal, marks=one.marks)
     change = await store_commit.last_change(context.db)
 
     def append() -> int:

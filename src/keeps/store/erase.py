@@ -14,9 +14,10 @@ from typing import Final, LiteralString
 from keeps.core.access import Region
 from keeps.core.erasure import Gone, Order, holds, told_by, without_lines
 from keeps.core.facts import Status
+from keeps.core.inbox import SWEEP
 from keeps.core.scopes import Pattern, Scope, parse_pattern
 from keeps.core.sessions import RENDERED, Turn
-from keeps.store import erase_facts, tombstones, traces
+from keeps.store import erase_facts, proposals, suppressions, tombstones, traces
 from keeps.store import facts as store_facts
 from keeps.store import sessions as store_sessions
 from keeps.store.commit import ANEW, Batch
@@ -65,6 +66,17 @@ async def plan_replay(db: Db, sets: ScopeSets, tombstone: Tombstone, now: dateti
     """
     order = await tombstones.order_of(db, sets, tombstone)
     batch = (await plan(db, sets, order, now)).batch
+    how = tombstones.discarded(tombstone)
+    for ref in order.rows if how is not None else ():
+        proposal = await proposals.find(db, sets, ref.partition(":")[2])
+        if how is not None and proposal is not None:
+            proposals.stays(batch, proposal)
+            if proposal.is_open:
+                closed = proposal.closed(how.status, by=SWEEP if how.by_itself else None, at=tombstone.at)
+                proposals.write_over(batch, proposal, closed)
+    marks = tombstones.marks_of(tombstone)
+    held = await suppressions.holding(db, marks)
+    batch.puts += [suppressions.restored(mark, at=tombstone.at) for mark in marks if mark not in held]
     note_tombstone(batch, tombstone.seq)
     batch.rows.append(ANEW)
     return batch

@@ -14,6 +14,7 @@ from typing import Final, LiteralString
 from keeps.core.cardinality import chain_key
 from keeps.core.facts import Action, Fact, Relation, Row, RowId, Status
 from keeps.core.proposals import Proposal
+from keeps.store.commit import Batch
 from keeps.store.db import Db, RecordID
 from keeps.store.rows import (
     Record,
@@ -117,6 +118,21 @@ def _row_of(record: Record, sets: ScopeSets) -> Row | None:
     if record["target"] == "relates_to":
         return relation_from_row(row, scope)
     return action_from_row(row, scope)
+
+
+def write_over(batch: Batch, before: Proposal, after: Proposal, *, folds: Sequence[str] = ()) -> None:
+    """Let a commit also put a proposal in the place of what was read of it. `folds` as in `to_row`."""
+    row = to_row(after, folds=folds)
+    of = row.pop("id")
+    batch.guards.append({"id": of, "rev": before.rev})
+    batch.puts.append({"id": of, "row": row})
+    batch.touch(of)
+
+
+def stays(batch: Batch, proposal: Proposal) -> None:
+    """Take a proposal out of what an erasure deletes: what became of it is counted, and its id leads nowhere else."""
+    of = record_id(proposal.id)
+    batch.deletes = [gone for gone in batch.deletes if gone != of]
 
 
 async def find(db: Db, sets: ScopeSets, proposal_id: str) -> Proposal | None:

@@ -35,7 +35,8 @@ class Image:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealed:
     """A deletion that can be undone until `ends_at`, with the key it was asked with alone. `refs`: the rows that
-    make up the memory. `images` is empty once it is final."""
+    make up the memory; `marks`: the hashes it is known by, not to be learned again. `images` is empty once it is
+    final."""
 
     memory: str
     scope_set: str
@@ -43,6 +44,7 @@ class Sealed:
     ends_at: datetime
     refs: tuple[str, ...]
     images: tuple[Image, ...]
+    marks: tuple[str, ...] = ()
 
 
 def record_id(memory: str) -> RecordID:
@@ -58,6 +60,7 @@ def to_row(sealed: Sealed) -> Record:
         "key_id": sealed.key_id,
         "ends_us": round(sealed.ends_at.timestamp() * 1_000_000),
         "refs": list(sealed.refs),
+        "marks": list(sealed.marks),
         "rows": [
             {"before": dict(image.before), "after": dict(image.after) if image.after is not None else None}
             for image in sealed.images
@@ -73,6 +76,7 @@ def from_row(row: Record) -> Sealed:
         key_id=row["key_id"],
         ends_at=datetime.fromtimestamp(row["ends_us"] / 1_000_000, UTC),
         refs=tuple(row.get("refs") or ()),
+        marks=tuple(row.get("marks") or ()),
         images=tuple(Image(each["before"], each.get("after")) for each in row["rows"]),
     )
 

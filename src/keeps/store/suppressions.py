@@ -24,6 +24,11 @@ def to_row(id_: str, marks: Sequence[str], *, scope_set: str, reason: str, kind:
     }
 
 
+def restored(mark: str, *, at: datetime) -> Record:
+    """A suppression that the ledger alone still knew of, by one hash, as a whole row."""
+    return to_row(mark, [mark], scope_set="", reason="forgotten", kind="", by="ledger", at=at)
+
+
 async def holding(db: Db, marks: Collection[str]) -> dict[str, list[RecordID]]:
     """For each of `marks` that is suppressed, the rows that say so."""
     wanted = sorted(set(marks))

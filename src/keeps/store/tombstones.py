@@ -1,7 +1,8 @@
 """Orders to erase as lines of the ledger, and lines read back as orders.
 
 Rows appear by their random ids. What is a name itself, an entity, a scope or a clause, appears as a hash keyed by
-the random name of the record: a restored copy makes the same hashes, a reader of the ledger alone cannot.
+the random name of the record: a restored copy makes the same hashes, a reader of the ledger alone cannot. What is
+not to be learned again appears by the keyed hashes it is known by.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import hashlib
 import hmac
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from keeps.core.erasure import Clause, Fate, Gone, Order, Presence
 from keeps.core.errors import StoreRefused
+from keeps.core.facts import Status
 from keeps.core.scopes import ROOT, Scope, ScopePath
 from keeps.store import facts as store_facts
 from keeps.store import meta as store_meta
@@ -29,11 +31,16 @@ RELEASE: Final = "release"
 """Kind of a line whose rows stay for their other owners."""
 NAMES: Final = "names"
 """Kind of a line whose scope nodes lose their display name and description."""
+DISCARD: Final = "discard"
+"""Kind of a line whose rows waited and were not kept: what they said goes, that they were there stays."""
 CONTEXT: Final = "context"
 """Kind of a line that names a whole context, by the random name of its record: it is not served again."""
 
 MAX_IDS: Final = 500
 """How many ids one line holds."""
+
+_MARK: Final = "mark#"
+"""What stands before a hash by which something is known that is not to be learned again."""
 
 _SCAN_S: Final = 60.0
 _UNSCOPED: Final[frozenset[Clause]] = frozenset({frozenset({ROOT})})
@@ -84,8 +91,19 @@ class Line:
     detail: Mapping[str, Any]
 
 
-def lines(order: Order, sets: ScopeSets, scope_sets: Mapping[str, str], seal: Seal) -> list[Line]:
-    """The lines for an order. `scope_sets`: where each row lies before it is carried out, by `table:key`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discarded:
+    """What became of rows that waited: how they stand now, and whether their time was merely over."""
+
+    status: Status
+    by_itself: bool
+
+
+def lines(
+    order: Order, sets: ScopeSets, scope_sets: Mapping[str, str], seal: Seal, *, marks: Iterable[str] = ()
+) -> list[Line]:
+    """The lines for an order. `scope_sets`: where each row lies before it is carried out, by `table:key`; `marks`: by
+    what is known what is not to be learned again."""
     groups: defaultdict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
     for ref, fate in order.rows.items():
         groups[_kind(fate, sets, scope_sets[ref], seal)].append(ref)
@@ -93,11 +111,48 @@ def lines(order: Order, sets: ScopeSets, scope_sets: Mapping[str, str], seal: Se
         groups[_kind(fate, sets, presence[1], seal)].append(seal.presence(presence))
     if order.nodes:
         groups[NAMES, ()] = [seal.node(node) for node in sorted(order.nodes)]
+    if marked := _marked(marks):
+        gone = next((group for group in groups if group[0] in tuple(Gone)), (str(Gone.RETIRE), ()))
+        groups[gone] += marked
     return [
-        Line(kind, tuple(ids[start : start + MAX_IDS]), {"clauses": list(clauses)} if clauses else {})
+        Line(kind, part, {"clauses": list(clauses)} if clauses else {})
         for (kind, clauses), ids in groups.items()
-        for start in range(0, len(ids), MAX_IDS)
+        for part in _in_parts(ids)
     ]
+
+
+def discards(became: Mapping[str, Discarded], *, marks: Iterable[str] = ()) -> list[Line]:
+    """The lines for rows that waited and were not kept, by `table:key`; `marks` as in `lines`."""
+    groups: defaultdict[Discarded, list[str]] = defaultdict(list)
+    for ref, how in became.items():
+        groups[how].append(ref)
+    if groups:
+        next(iter(groups.values())).extend(_marked(marks))
+    return [
+        Line(DISCARD, part, {"status": str(how.status), "by_itself": how.by_itself})
+        for how, ids in groups.items()
+        for part in _in_parts(ids)
+    ]
+
+
+def discarded(tombstone: Tombstone) -> Discarded | None:
+    """What a line says became of rows that waited; None for a line about others."""
+    if tombstone.kind != DISCARD:
+        return None
+    return Discarded(status=Status(tombstone.detail["status"]), by_itself=bool(tombstone.detail["by_itself"]))
+
+
+def marks_of(tombstone: Tombstone) -> list[str]:
+    """The hashes by which a line knows what is not to be learned again."""
+    return [id_.removeprefix(_MARK) for id_ in tombstone.ids if id_.startswith(_MARK)]
+
+
+def _marked(marks: Iterable[str]) -> list[str]:
+    return [_MARK + mark for mark in dict.fromkeys(marks)]
+
+
+def _in_parts(ids: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    return (tuple(ids[start : start + MAX_IDS]) for start in range(0, len(ids), MAX_IDS))
 
 
 def _kind(fate: Fate, sets: ScopeSets, scope_set: str, seal: Seal) -> tuple[str, tuple[str, ...]]:
@@ -120,15 +175,15 @@ async def order_of(db: Db, sets: ScopeSets, tombstone: Tombstone) -> Order:
         wanted = set(tombstone.ids)
         nodes = (node.path for node in await store_scopes.list_nodes(db))
         return Order(nodes=frozenset(path for path in nodes if seal.node(path) in wanted))
-    if tombstone.kind not in (*Gone, RELEASE):
+    if tombstone.kind not in (*Gone, RELEASE, DISCARD):
         raise StoreRefused(
             f"The ledger of erased rows holds a line of an unknown kind ({tombstone.kind}): "
             "a newer version of keeps wrote it; open this folder with that version."
         )
     refs = [id_ for id_ in tombstone.ids if "#" not in id_]
-    presences = await _presences(db, {id_ for id_ in tombstone.ids if "#" in id_}, seal)
+    presences = await _presences(db, {id_ for id_ in tombstone.ids if id_.startswith(f"{ENTITY}#")}, seal)
     if tombstone.kind != RELEASE:
-        gone = Gone(tombstone.kind)
+        gone = Gone.PURGE if tombstone.kind == DISCARD else Gone(tombstone.kind)
         return Order(rows=dict.fromkeys(refs, gone), presences=dict.fromkeys(presences, gone))
     taken = set(tombstone.detail["clauses"])
     found = await store_facts.records(db, refs)
