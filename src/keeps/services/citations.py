@@ -15,10 +15,10 @@ from keeps.core.screen import without_secrets
 from keeps.core.sessions import Turn
 from keeps.core.validity import offered as may_be_given
 from keeps.services import importance, runs
-from keeps.services.facts import readable_by
 from keeps.services.history import heard
 from keeps.services.run_buffer import MOST_ANSWERS, MOST_BAD, Kept
 from keeps.services.runtime import Context, Runtime
+from keeps.services.sight import sight_of
 from keeps.store import hits as store_hits
 from keeps.store import proposals as store_proposals
 from keeps.store import runs as store_runs
@@ -166,24 +166,24 @@ def _note_bad(kept: Kept, dropped: Sequence[str], now: datetime) -> None:
 # ---------------------------------------------------------------------- out of the record
 async def _shown(context: Context, caller: Caller, names: Collection[str], now: datetime) -> dict[str, UsedMemory]:
     """Those of the memories that stand and that the caller can read now, as they are shown."""
-    readable = readable_by(context, caller)
+    sight = sight_of(context, caller)
     refs = {name: name for name in names if name.partition(":")[0] in store_runs.ROW_TABLES}
     pieces = await store_runs.pieces(context.db, [name for name in names if name.startswith("memory_chunk:")])
     refs |= {name: piece.turn for name, piece in pieces.items()}
-    rows = await store_hits.by_refs(context.db, context.sets, sorted(set(refs.values())), readable)
-    may_hear = await heard(context, caller, [row for row in rows.values() if isinstance(row, Turn)])
+    rows = await store_hits.by_refs(context.db, context.sets, sorted(set(refs.values())), sight.sets)
+    may_hear = await heard(context, caller, [row for row in rows.values() if isinstance(row, Turn)], answered=True)
     shown: dict[str, UsedMemory] = {}
     for name, ref in refs.items():
         row = rows.get(ref)
         if isinstance(row, Turn):
             if row.active and row.id in may_hear:
                 shown[name] = _passage(name, row, pieces.get(name))
-        elif row is not None and _stands(row, now):
+        elif row is not None and _stands(row, now) and sight.shows_kind(row.scope, row.control.kind):
             shown[name] = _memory(name, row)
     for name in names:
         if name.startswith("proposal:"):
             waiting = await store_proposals.find(context.db, context.sets, name.partition(":")[2])
-            if waiting is None or waiting.status is not Status.PROPOSED or waiting.scope_set not in readable:
+            if waiting is None or waiting.status is not Status.PROPOSED or waiting.scope_set not in sight.sets:
                 continue
             if waiting.row is not None:
                 shown[name] = _memory(name, waiting.row)

@@ -7,7 +7,7 @@ alone. So its display form, importance and times tell nothing about what others 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -18,15 +18,20 @@ from keeps.core.errors import Invalid, NotFound
 from keeps.core.facts import IMPORTANCE, Category, Fact, Relation, RowId
 from keeps.core.modes import TopBy
 from keeps.core.pages import DEFAULT_LIMIT, FIRST_PAGE, MAX_LIMIT, Page, PageRequest, Place, page_of, time_key
+from keeps.core.sight import Sight
 from keeps.core.supersession import ranks_at_once
 from keeps.core.validity import NOW, When, answers, offered
-from keeps.services.facts import as_seen, readable_by
+from keeps.services.facts import AnyRow, as_seen
 from keeps.services.runtime import Context, Runtime
+from keeps.services.sight import presences, sight_of
 from keeps.store import entities as store_entities
 from keeps.store import facts as store_facts
 from keeps.store.entities import Presence
 
 MAX_MATCHES: Final = 100
+
+_AT_ONCE: Final = 500
+"""Entities that are looked at together, at most."""
 
 _WORD: Final = re.compile(r"\w+")
 
@@ -149,24 +154,29 @@ async def get(rt: Runtime, context: Context, caller: Caller, request: GetEntity)
         Invalid: a limit out of range.
     """
     _check_limit(request.limit, MAX_LIMIT)
-    readable, now = readable_by(context, caller), rt.clock()
-    entity = await find(context, request.ref, readable)
-    facts = await store_facts.of_entity(context.db, context.sets, request.ref, readable)
-    related = await store_facts.relations_of(context.db, context.sets, request.ref, readable)
-    attributes = [f for f in facts if offered(f.control, now) and answers(f, request.when, now)]
-    relations = [r for r in related if offered(r.control, now) and answers(r, request.when, now)]
+    sight, now = sight_of(context, caller), rt.clock()
+    entity = await find(context, request.ref, sight)
+    facts = await store_facts.of_entity(context.db, context.sets, request.ref, sight.sets)
+    related = await store_facts.relations_of(context.db, context.sets, request.ref, sight.sets)
+    attributes = [f for f in _shown(facts, sight, now) if answers(f, request.when, now)]
+    relations = [r for r in _shown(related, sight, now) if answers(r, request.when, now)]
     return EntityView(
         entity=entity,
-        attributes=tuple(await as_seen(context, attributes[: request.limit], caller)),
-        relations=tuple(await as_seen(context, relations[: request.limit], caller)),
+        attributes=tuple(await as_seen(context, attributes[: request.limit], caller, sight)),
+        relations=tuple(await as_seen(context, relations[: request.limit], caller, sight)),
         more_attributes=len(attributes) > request.limit,
         more_relations=len(relations) > request.limit,
     )
 
 
-async def find(context: Context, ref: EntityRef, readable: frozenset[str]) -> Entity:
-    """The entity as the readable scope sets know it. Raises: NotFound."""
-    known = await store_entities.presences(context.db, [ref], readable)
+def _shown(rows: Iterable[AnyRow], sight: Sight, now: datetime) -> list[AnyRow]:
+    """The rows that may be seen."""
+    return [row for row in rows if offered(row.control, now) and sight.shows(row)]
+
+
+async def find(context: Context, ref: EntityRef, sight: Sight) -> Entity:
+    """The entity as the scope sets that are looked into know it. Raises: NotFound."""
+    known = await presences(context, sight, [ref])
     if ref not in known:
         raise missing(ref)
     return _merged(known[ref])
@@ -179,23 +189,38 @@ def missing(ref: EntityRef) -> NotFound:
 
 async def list_all(context: Context, caller: Caller, request: ListEntities) -> Page[Entity]:
     """Entities by type and name, each once."""
-    page, readable = request.page, readable_by(context, caller)
-    refs = await store_entities.list_refs(
-        context.db,
-        readable,
-        request.type,
-        after=page.after[1] if page.after else "",
-        offset=page.offset,
-        limit=page.limit + 1,
-    )
-    known = await store_entities.presences(context.db, refs[: page.limit], readable)
-    more = len(refs) > page.limit
-    last = str(refs[page.limit - 1]) if more else ""
-    return Page(
-        rows=tuple(_merged(known[ref]) for ref in refs[: page.limit] if ref in known),
-        next=(last, last) if more else None,
-        total=await store_entities.count_refs(context.db, readable, request.type) if page.count else None,
-    )
+    page, sight = request.page, sight_of(context, caller)
+    after = page.after[1] if page.after else ""
+    if sight.rest:
+        # Of some of them nothing may be seen, so a page is as long as it takes to fill it.
+        found = await _seen_after(context, sight, request.type, after, page.offset + page.limit + 1)
+        found = found[page.offset :]
+        total = len(await _seen_after(context, sight, request.type, "", None)) if page.count else None
+    else:
+        refs = await store_entities.list_refs(
+            context.db, sight.sets, request.type, after=after, offset=page.offset, limit=page.limit + 1
+        )
+        known = await presences(context, sight, refs)
+        found = [_merged(known[ref]) for ref in refs if ref in known]
+        total = await store_entities.count_refs(context.db, sight.sets, request.type) if page.count else None
+    more = len(found) > page.limit
+    last = str(found[page.limit - 1].ref) if more else ""
+    return Page(rows=tuple(found[: page.limit]), next=(last, last) if more else None, total=total)
+
+
+async def _seen_after(
+    context: Context, sight: Sight, type_: EntityType | None, after: str, most: int | None
+) -> list[Entity]:
+    """Entities by type and name that come after one, `most` of them; None for all."""
+    found: list[Entity] = []
+    limit = min(most or _AT_ONCE, _AT_ONCE)
+    while True:
+        refs = await store_entities.list_refs(context.db, sight.sets, type_, after=after, limit=limit)
+        known = await presences(context, sight, refs)
+        found += [_merged(known[ref]) for ref in refs if ref in known]
+        if len(refs) < limit or (most is not None and len(found) >= most):
+            return found[:most]
+        after = str(refs[-1])
 
 
 async def search(rt: Runtime, context: Context, caller: Caller, request: SearchEntities) -> list[EntityMatch]:
@@ -207,28 +232,27 @@ async def search(rt: Runtime, context: Context, caller: Caller, request: SearchE
     _check_limit(request.limit, MAX_MATCHES)
     asked = normalise_name(request.query)
     words = set(_WORD.findall(asked))
-    readable = readable_by(context, caller)
-    refs = await store_entities.refs_with(context.db, readable, sorted(words | {asked}))
+    sight = sight_of(context, caller)
+    refs = await store_entities.refs_with(context.db, sight.sets, sorted(words | {asked}))
     scores = {ref: _likeness(asked, words, ref.name) for ref in refs if request.type in (None, ref.type)}
-    known = await store_entities.presences(context.db, [ref for ref, score in scores.items() if score], readable)
+    known = await presences(context, sight, [ref for ref, score in scores.items() if score])
     found = [_merged(seen) for seen in known.values()]
     found.sort(key=lambda entity: (-scores[entity.ref], -entity.importance, entity.ref))
-    return await _matches(rt, context, found[: request.limit], readable, scores)
+    return await _matches(rt, context, found[: request.limit], sight, scores)
 
 
 async def top(rt: Runtime, context: Context, caller: Caller, request: TopEntities) -> list[EntityMatch]:
     """The entities that stand out, each with a score of 1.0. Raises: Invalid for a limit out of range."""
     _check_limit(request.limit, MAX_MATCHES)
-    readable = readable_by(context, caller)
-    presences = await store_entities.list_presences(context.db, readable, request.type)
+    sight = sight_of(context, caller)
     grouped: dict[EntityRef, list[Presence]] = {}
-    for presence in presences:
+    for presence in await store_entities.list_presences(context.db, sight.sets, request.type):
         grouped.setdefault(presence.ref, []).append(presence)
     entities = [_merged(seen) for seen in grouped.values()]
     if request.by is TopBy.IMPORTANCE:
         entities.sort(key=lambda entity: (-entity.importance, entity.ref))
-        return await _matches(rt, context, entities[: request.limit], readable, {})
-    tallies = await store_facts.tallies(context.db, readable, rt.clock())
+        return await _matches(rt, context, await _first(context, sight, entities, request.limit), sight, {})
+    tallies = await store_facts.tallies(context.db, sight, rt.clock())
     if request.by is TopBy.COVERAGE:
         counts = {ref: tally.count for ref, tally in tallies.items()}
         entities.sort(key=lambda entity: (-counts.get(entity.ref, 0), entity.ref))
@@ -236,29 +260,43 @@ async def top(rt: Runtime, context: Context, caller: Caller, request: TopEntitie
         learned = {ref: tally.last_known_at for ref, tally in tallies.items()}
         entities.sort(key=lambda entity: entity.ref)
         entities.sort(key=lambda entity: learned.get(entity.ref, entity.created_at), reverse=True)
-    return await _matches(rt, context, entities[: request.limit], readable, {})
+    return await _matches(rt, context, await _first(context, sight, entities, request.limit), sight, {})
+
+
+async def _first(context: Context, sight: Sight, entities: Sequence[Entity], most: int) -> list[Entity]:
+    """The first of the entities of which something may be seen."""
+    if not sight.rest:
+        return list(entities[:most])
+    found: list[Entity] = []
+    for start in range(0, len(entities), most):
+        part = [entity.ref for entity in entities[start : start + most]]
+        known = await presences(context, sight, part)
+        found += [_merged(known[ref]) for ref in part if ref in known]
+        if len(found) >= most:
+            break
+    return found[:most]
 
 
 async def history(rt: Runtime, context: Context, caller: Caller, request: History) -> Page[Fact]:
     """Every value of every key of an entity, newest first, superseded ones too. Raises: NotFound."""
-    readable, now = readable_by(context, caller), rt.clock()
-    await find(context, request.ref, readable)
-    facts = await store_facts.of_entity(context.db, context.sets, request.ref, readable)
-    shown = [fact for fact in facts if offered(fact.control, now)]
+    sight, now = sight_of(context, caller), rt.clock()
+    await find(context, request.ref, sight)
+    facts = await store_facts.of_entity(context.db, context.sets, request.ref, sight.sets)
+    shown = _shown(facts, sight, now)
     places = _places(facts)
     page = page_of(shown, lambda fact: places[fact.id], request.page, newest_first=True)
-    return replace(page, rows=tuple(await as_seen(context, page.rows, caller)))
+    return replace(page, rows=tuple(await as_seen(context, page.rows, caller, sight)))
 
 
 async def history_of_key(rt: Runtime, context: Context, caller: Caller, ref: EntityRef, key: str) -> list[Fact]:
     """Every value of one key, in any spelling, newest first. Raises: NotFound when there is none; Invalid."""
-    readable, now = readable_by(context, caller), rt.clock()
+    sight, now = sight_of(context, caller), rt.clock()
     named = normalise_key(key)
-    facts = await store_facts.versions(context.db, context.sets, ref, named, readable)
-    shown = [fact for fact in facts if offered(fact.control, now)]
+    facts = await store_facts.versions(context.db, context.sets, ref, named, sight.sets)
+    shown = _shown(facts, sight, now)
     if not shown:
         raise NotFound(f"entity {ref} has no key {named}")
-    return await as_seen(context, shown, caller)
+    return await as_seen(context, shown, caller, sight)
 
 
 async def neighbourhood(rt: Runtime, context: Context, caller: Caller, request: Neighbourhood) -> Page[Neighbour]:
@@ -270,19 +308,19 @@ async def neighbourhood(rt: Runtime, context: Context, caller: Caller, request: 
     """
     if request.min_facts is not None and request.page.count:
         raise Invalid("count and minFacts cannot be used together: leave one out")
-    readable, now = readable_by(context, caller), rt.clock()
-    await find(context, request.ref, readable)
-    related = await store_facts.relations_of(context.db, context.sets, request.ref, readable)
-    relations = [r for r in related if offered(r.control, now) and answers(r, NOW, now)]
+    sight, now = sight_of(context, caller), rt.clock()
+    await find(context, request.ref, sight)
+    related = await store_facts.relations_of(context.db, context.sets, request.ref, sight.sets)
+    relations = [r for r in _shown(related, sight, now) if answers(r, NOW, now)]
     if request.min_facts:
         ends = list({_far(relation, request.ref) for relation in relations})
-        tallies = await store_facts.tallies(context.db, readable, now, ends)
+        tallies = await store_facts.tallies(context.db, sight, now, ends)
         known = {ref for ref, tally in tallies.items() if tally.count >= request.min_facts}
         relations = [relation for relation in relations if _far(relation, request.ref) in known]
     page = page_of(relations, lambda r: (time_key(r.clocks.known_at), r.id), request.page, newest_first=True)
     refs = list(dict.fromkeys(_far(relation, request.ref) for relation in page.rows))
-    presences = await store_entities.presences(context.db, refs, readable)
-    found = await _matches(rt, context, [_merged(seen) for seen in presences.values()], readable, {})
+    ends_seen = await presences(context, sight, refs)
+    found = await _matches(rt, context, [_merged(seen) for seen in ends_seen.values()], sight, {})
     far = {match.entity.ref: match for match in found}
     rows = tuple(
         Neighbour(relation=r, outbound=r.subject == request.ref, far=far[_far(r, request.ref)])
@@ -321,14 +359,14 @@ async def _matches(
     rt: Runtime,
     context: Context,
     entities: Sequence[Entity],
-    readable: frozenset[str],
+    sight: Sight,
     scores: Mapping[EntityRef, float],
 ) -> list[EntityMatch]:
     if not entities:
         return []
     refs, now = [entity.ref for entity in entities], rt.clock()
-    tallies = await store_facts.tallies(context.db, readable, now, refs)
-    sentences = await store_facts.sentences(context.db, readable, now, refs)
+    tallies = await store_facts.tallies(context.db, sight, now, refs)
+    sentences = await store_facts.sentences(context.db, sight, now, refs)
     return [
         EntityMatch(
             entity=entity,

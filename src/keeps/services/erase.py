@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -14,30 +14,24 @@ from keeps.core.erasure import Fate, Gone, Order, Presence
 from keeps.core.errors import Forbidden, Invalid, NotFound, StaleHead, TooLarge
 from keeps.core.facts import Row
 from keeps.core.scopes import Lens, Pattern, parse_path
-from keeps.finder.base import FinderLost, Name
-from keeps.services import choosing, history, index, suppression
+from keeps.finder.base import Name
+from keeps.services import choosing, index, suppression
 from keeps.services.choosing import Choice, Chooser, ref_of_row
+from keeps.services.dry_run import Match, NearMiss, matches, near_misses
 from keeps.services.index import Changes
 from keeps.services.runtime import MAX_REPLANS, Context, Runtime
+from keeps.services.sight import presences, sight_of
 from keeps.store import commit as store_commit
-from keeps.store import entities as store_entities
 from keeps.store import erase as store_erase
 from keeps.store import facts as store_facts
 from keeps.store import named as store_named
 from keeps.store import sessions as store_sessions
 from keeps.store import tombstones
 from keeps.store.erasing import Plan
-from keeps.store.rows import Record, stored_ref
+from keeps.store.rows import stored_ref
 from keeps.store.tombstones import Line
 
 MAX_PHRASE_BYTES: Final = 64 * 1024
-
-NEAR_MISSES: Final = 20
-
-MATCHES: Final = 20
-"""How many of the memories that would go are told with their text."""
-
-MATCH_CHARS: Final = 200
 
 MAX_ROWS: Final = 2_000
 """How many rows one commit takes: a whole scope goes in several."""
@@ -56,24 +50,6 @@ class Forget:
     purge: bool = False
     dry_run: bool = False
     lens: Lens = field(default_factory=Lens)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NearMiss:
-    """A row that comes near the words and stays. `score` 0..1: how much of the words it holds, or how near its meaning
-    is, whichever is more."""
-
-    ref: str
-    text: str
-    score: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
-    """A memory that would go. `text`: on one line, at most 200 characters."""
-
-    ref: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +100,7 @@ async def forget(rt: Runtime, context: Context, caller: Caller, request: Forget)
         raise Forbidden("this key may not forget anything: it needs memory:forget over some scope")
     gone = Gone.PURGE if request.purge else Gone.RETIRE
     # Who may forget need not be someone who may read: texts are told to readers alone.
-    told_to = context.sets.readable(caller.region(Verb.MEMORY_READ))
+    told_to = sight_of(context, caller).sets
     chooser = Chooser(context, region, request.lens, gone, readable=told_to)
 
     by_person = caller.kind is PrincipalKind.HUMAN and caller.target is None
@@ -140,8 +116,8 @@ async def forget(rt: Runtime, context: Context, caller: Caller, request: Forget)
     told = _forgotten(choice, _Done().add(planned))
     return replace(
         told,
-        matches=tuple(_matches(choice, set(told.refs), told_to)),
-        near_misses=await _near_misses(context, caller, request.query or "", choice, told_to & chooser.own.keys()),
+        matches=await matches(context, caller, choice, set(told.refs)),
+        near_misses=await near_misses(context, caller, request.query or "", choice, chooser.own.keys()),
     )
 
 
@@ -152,8 +128,7 @@ async def delete_entity(rt: Runtime, context: Context, caller: Caller, ref: Enti
         NotFound: the caller cannot see such an entity.
         Forbidden: it lies outside what the caller may forget.
     """
-    readable = context.sets.readable(caller.region(Verb.MEMORY_READ))
-    if not await store_entities.presences(context.db, [ref], readable):
+    if not await presences(context, sight_of(context, caller), [ref]):
         raise NotFound(f"entity {ref} does not exist")
     chooser = Chooser(context, caller.region(Verb.MEMORY_FORGET), Lens(), Gone.RETIRE)
     if not await store_named.entity_in(context.db, str(ref), chooser.own, hidden=False):
@@ -379,64 +354,3 @@ def _memories(choice: Choice, done: _Done) -> int:
         for unit in choice.units
         if any(ref_of_row(row) in done.rows for row in unit.rows) or unit.presence in done.presences
     )
-
-
-def _matches(choice: Choice, going: Collection[str], readable: Collection[str]) -> Iterator[Match]:
-    """The memories that would go and can be read now, each by its latest value, at most `MATCHES`."""
-    told = 0
-    for unit in choice.units:
-        if told == MATCHES:
-            return
-        if unit.presence is not None:
-            if unit.presence[1] in readable:
-                told += 1
-                yield Match(ref=f"entity:{unit.presence[0]}", text=unit.presence[0][:MATCH_CHARS])
-            continue
-        rows = [row for row in unit.rows if ref_of_row(row) in going and _stands(row) and row["scope_set"] in readable]
-        if rows:
-            told += 1
-            head = next((row for row in rows if row.get("superseded_by") is None), rows[0])
-            yield Match(ref=ref_of_row(head), text=" ".join(_text_of(head).split())[:MATCH_CHARS])
-
-
-def _stands(row: Record) -> bool:
-    """True for what was not taken out of every answer before."""
-    return row.get("forgotten_at") is None and row.get("status") != "rejected"
-
-
-def _text_of(row: Record) -> str:
-    if row["id"].table_name == "proposal":
-        return str(row["row"].get("summary", ""))
-    return row["content"] if row["id"].table_name == "turn" else row.get("description") or row["summary"]
-
-
-async def _near_misses(
-    context: Context, caller: Caller, query: str, choice: Choice, own: Collection[str]
-) -> tuple[NearMiss, ...]:
-    """What comes near the words in scope sets, best first, without what they name."""
-    if not query.strip() or not own:
-        return ()
-    chosen = choice.order.rows
-    try:
-        hits = await context.finder.find(query, own, limit=NEAR_MISSES + len(chosen))
-    except FinderLost:
-        await index.catch_up(context.indexed)
-        return ()
-    scores = {hit.ref: hit.share for hit in hits}
-    for ref, cosine in choice.meant.near:
-        scores[ref] = max(cosine, scores.get(ref, 0.0))
-    refs = sorted((ref for ref in scores if ref not in chosen), key=lambda ref: -scores[ref])[:NEAR_MISSES]
-    texts = await _texts(context, caller, refs, own)
-    return tuple(NearMiss(ref=ref, text=texts[ref], score=min(1.0, scores[ref])) for ref in refs if ref in texts)
-
-
-async def _texts(context: Context, caller: Caller, refs: Sequence[str], own: Iterable[str]) -> dict[str, str]:
-    readable = frozenset(own)
-    turns = [ref.removeprefix("turn:") for ref in refs if ref.startswith("turn:")]
-    facts = [ref for ref in refs if not ref.startswith("turn:")]
-    said = await store_sessions.turns_by_id(context.db, context.sets, turns, readable)
-    heard = await history.heard(context, caller, said.values())
-    rows = await store_facts.by_refs(context.db, context.sets, facts, readable)
-    return {f"turn:{key}": turn.content for key, turn in said.items() if turn.active and key in heard} | {
-        ref: row.summary for ref, row in rows.items() if row.clocks.forgotten_at is None
-    }

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from keeps.core.access import Caller, Verb
 from keeps.core.entities import EntityRef, normalise_key, normalise_label, normalise_verb
 from keeps.core.errors import Invalid
 from keeps.core.facts import Action, Fact, Relation, Row, RowId
 from keeps.core.pages import FIRST_PAGE, Page, PageRequest, Place, time_key
+from keeps.core.sight import Sight
 from keeps.core.uncertainties import Uncertainty
 from keeps.services.runtime import Context, Runtime
+from keeps.services.sight import doubts_shown, sight_of
 from keeps.store import facts as store_facts
 from keeps.store import uncertainties as store_uncertainties
 
 AnyRow = TypeVar("AnyRow", bound=Row)
+
+_DOUBTS_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,19 +94,45 @@ async def actions(rt: Runtime, context: Context, caller: Caller, request: ListAc
 
 async def uncertainties(context: Context, caller: Caller, request: ListUncertainties) -> Page[Uncertainty]:
     """Doubts the caller may see, newest first."""
-    page, readable = request.page, readable_by(context, caller)
+    page, sight = request.page, sight_of(context, caller)
+    guarded = bool(sight.rest)
     wanted = store_uncertainties.Wanted(
         entity=request.entity,
         resolved=request.resolved,
         before=before_of(page.after),
-        offset=page.offset,
-        limit=page.limit + 1,
+        offset=0 if guarded else page.offset,
+        limit=_DOUBTS_AT_ONCE if guarded else page.limit + 1,
     )
-    found = await store_uncertainties.list_some(context.db, context.sets, wanted, readable)
-    total = await store_uncertainties.count(context.db, wanted, readable) if page.count else None
-    shown = tuple(found[: page.limit])
-    following = (time_key(shown[-1].created_at), shown[-1].id) if len(found) > len(shown) and shown else None
-    return Page(rows=shown, next=following, total=total)
+    found: list[Uncertainty] = []
+    most = page.offset + page.limit + 1 if guarded else page.limit + 1
+    while True:
+        part = await store_uncertainties.list_some(context.db, context.sets, wanted, sight.sets)
+        found += await doubts_shown(context, caller, sight, part)
+        if not guarded or len(part) < wanted.limit or len(found) >= most:
+            break
+        wanted = replace(wanted, before=(part[-1].created_at, part[-1].id))
+    rest = found[page.offset :] if guarded else found
+    shown = tuple(rest[: page.limit])
+    following = (time_key(shown[-1].created_at), shown[-1].id) if len(rest) > len(shown) and shown else None
+    return Page(rows=shown, next=following, total=await _count_doubts(context, caller, sight, request))
+
+
+async def _count_doubts(context: Context, caller: Caller, sight: Sight, request: ListUncertainties) -> int | None:
+    """How many doubts the whole list holds, when that is asked."""
+    if not request.page.count:
+        return None
+    wanted = store_uncertainties.Wanted(
+        entity=request.entity, resolved=request.resolved, offset=0, limit=_DOUBTS_AT_ONCE
+    )
+    if not sight.rest:
+        return await store_uncertainties.count(context.db, wanted, sight.sets)
+    total = 0
+    while True:
+        part = await store_uncertainties.list_some(context.db, context.sets, wanted, sight.sets)
+        total += len(await doubts_shown(context, caller, sight, part))
+        if len(part) < wanted.limit:
+            return total
+        wanted = replace(wanted, before=(part[-1].created_at, part[-1].id))
 
 
 def resolvable(caller: Caller, uncertainty: Uncertainty) -> bool:
@@ -121,10 +151,12 @@ def readable_by(context: Context, caller: Caller) -> frozenset[str]:
     return context.sets.readable(caller.region(Verb.MEMORY_READ))
 
 
-async def as_seen(context: Context, rows: Sequence[AnyRow], caller: Caller) -> list[AnyRow]:
-    """The rows without what their reader cannot see: other owners, and links to other versions, turns, sessions."""
+async def as_seen(context: Context, rows: Sequence[AnyRow], caller: Caller, sight: Sight | None = None) -> list[AnyRow]:
+    """The rows without what their reader cannot see: other owners, and links to other versions, turns, sessions.
+
+    `sight`: what the caller may look at, when that is known already."""
     region = caller.region(Verb.MEMORY_READ)
-    hidden = await store_facts.hidden(context.db, rows, context.sets.readable(region))
+    hidden = await store_facts.hidden(context.db, rows, sight or sight_of(context, caller))
     return [replace(_without(row, hidden) if hidden else row, scope=row.scope.seen_by(region)) for row in rows]
 
 
@@ -171,10 +203,10 @@ async def _list(
     rt: Runtime, context: Context, caller: Caller, wanted: store_facts.Wanted, page: PageRequest
 ) -> Page[Any]:
     """One page, and where the next one begins: by known time, for actions by the time they were written down."""
-    readable, now = readable_by(context, caller), rt.clock()
-    found = await store_facts.list_live(context.db, context.sets, wanted, readable, now)
-    total = await store_facts.count_live(context.db, wanted, readable, now) if page.count else None
-    shown = await as_seen(context, found[: page.limit], caller)
+    sight, now = sight_of(context, caller), rt.clock()
+    found = await store_facts.list_live(context.db, context.sets, wanted, sight, now)
+    total = await store_facts.count_live(context.db, wanted, sight, now) if page.count else None
+    shown = await as_seen(context, found[: page.limit], caller, sight)
     following = None
     if len(found) > len(shown) and shown:
         clocks = shown[-1].clocks

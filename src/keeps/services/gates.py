@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -16,8 +16,9 @@ from keeps.core.access import Caller, PrincipalKind
 from keeps.core.facts import Row
 from keeps.core.packing import LOOSEST, Budget, SensitiveUse
 from keeps.core.runs import Inclusion
-from keeps.core.scopes import Scope
+from keeps.core.scopes import Scope, ScopePath
 from keeps.core.sessions import Turn
+from keeps.services.consent import Consent
 from keeps.services.runtime import Context
 
 if TYPE_CHECKING:
@@ -94,17 +95,19 @@ class Gates:
     def _is_own(self, scope: Scope) -> bool:
         """True when the caller is the one person whose memory this is, with a key of their own, or it is shared."""
         if scope.id not in self._own:
-            caller, consent = self._caller, self._consent
-            homes = consent.homes_of(scope)
-            self._own[scope.id] = is_person(caller) and all(
-                consent.homes[home] == caller.principal_id for home in homes
-            )
+            consent = self._consent
+            self._own[scope.id] = is_own(consent, self._caller, consent.homes_of(scope))
         return self._own[scope.id]
 
 
 def is_person(caller: Caller) -> bool:
     """True for a person with a key of their own, on behalf of nobody."""
     return caller.kind is PrincipalKind.HUMAN and caller.target is None
+
+
+def is_own(consent: Consent, caller: Caller, homes: Collection[ScopePath]) -> bool:
+    """True for the one person under whose homes something lies, and for every person when it is under nobody's."""
+    return is_person(caller) and all(consent.homes[home] == caller.principal_id for home in homes)
 
 
 def kind_in(row: Row | Turn) -> str:

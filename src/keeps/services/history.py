@@ -8,8 +8,11 @@ from keeps.core.access import Caller, PrincipalKind
 from keeps.core.policy import History, Preset
 from keeps.core.scopes import Scope, ScopePath
 from keeps.core.sessions import Past, Session, Turn
+from keeps.core.sight import Sight
 from keeps.services.consent import NOTHING_SAID, Consent
+from keeps.services.gates import PASSAGE
 from keeps.services.runtime import Context
+from keeps.services.sight import hears, sight_of
 from keeps.store import sessions as store_sessions
 from keeps.store.sessions import SessionsOf
 
@@ -34,26 +37,52 @@ async def past_of(context: Context, caller: Caller, readable: frozenset[str], se
 
 def sessions_for(context: Context, caller: Caller, readable: frozenset[str]) -> SessionsOf | None:
     """Which sessions the caller may see; None for all that it can read."""
-    everywhere = frozenset(each for each in readable if _is_open(context.consent, caller, context.sets[each]))
+    sight = sight_of(context, caller)
+    everywhere = frozenset(
+        each
+        for each in readable
+        if _is_open(context.consent, caller, context.sets[each]) and sight.shows_kind(context.sets[each], PASSAGE)
+    )
     return None if everywhere == readable else SessionsOf(everywhere, caller.principal_id)
 
 
 def shows_session(context: Context, caller: Caller, session: Session) -> bool:
     """True when the caller may see what was said in a session that it can read."""
-    return session.opened_by == caller.principal_id or _is_open(context.consent, caller, session.scope)
+    if session.opened_by == caller.principal_id:
+        return True
+    return _is_open(context.consent, caller, session.scope) and sight_of(context, caller).shows_kind(
+        session.scope, PASSAGE
+    )
 
 
-async def heard(context: Context, caller: Caller, turns: Iterable[Turn]) -> set[str]:
-    """Of turns that the caller can read those it may see, by bare id."""
+def heard_in(context: Context, sight: Sight) -> frozenset[str]:
+    """The scope sets of which somebody may see what was said, as far as they may see the session."""
+    return frozenset(each for each in sight.sets if sight.shows_kind(context.sets[each], PASSAGE))
+
+
+async def heard(context: Context, caller: Caller, turns: Iterable[Turn], *, answered: bool = False) -> set[str]:
+    """Of turns that the caller can read those it may see, by bare id.
+
+    `answered`: they were given for a question, whose gates they passed."""
     seen: set[str] = set()
     own: dict[str, bool] = {}
-    everywhere = context.sets.everything()
+    everywhere, sight = context.sets.everything(), sight_of(context, caller)
     for turn in turns:
-        if not _is_open(context.consent, caller, turn.scope) and turn.session not in own:
+        if turn.scope.id not in sight.whole and turn.session not in own:
             own[turn.session] = await _is_own(context, caller, turn.session, everywhere)
-        if own.get(turn.session, True):
+        mine = own.get(turn.session, False)
+        if not mine and not _is_open(context.consent, caller, turn.scope):
+            continue
+        if is_shut(context, sight, turn.session, turn.scope):
+            continue
+        if hears(sight, turn, own=mine or answered):
             seen.add(turn.id)
     return seen
+
+
+def is_shut(context: Context, sight: Sight, session_id: str, scope: Scope) -> bool:
+    """True while a session is a temporary chat, of which only the person it belongs to sees anything."""
+    return scope.id not in sight.whole and context.runs.is_temporary(None, session_id)
 
 
 async def _is_own(context: Context, caller: Caller, session_id: str, readable: frozenset[str]) -> bool:

@@ -19,9 +19,10 @@ from keeps.core.uncertainties import Uncertainty
 from keeps.core.validity import NOW, When, answers, known, offered
 from keeps.services import entities, history, sessions, traces
 from keeps.services.entities import EntityView, GetEntity
-from keeps.services.facts import AnyRow, as_seen, doubt_as_seen, readable_by, resolvable
+from keeps.services.facts import AnyRow, as_seen, doubt_as_seen, resolvable
 from keeps.services.runtime import Context, Runtime
 from keeps.services.sessions import SessionView
+from keeps.services.sight import doubts_shown, sight_of
 from keeps.services.traces import TraceView
 from keeps.store import facts as store_facts
 from keeps.store import sessions as store_sessions
@@ -91,14 +92,14 @@ class _Look:
         self._context = context
         self._caller = caller
         self._request = request
-        self._readable = readable_by(context, caller)
+        self._sight = sight_of(context, caller)
         self._now: datetime = rt.clock()
 
     async def key(self, entity: EntityRef, key: str, row: Fact | None = None) -> Inspected:
         """The value that holds and all that held, at the time asked about."""
         context, when = self._context, self._request.when
-        found = await store_facts.versions(context.db, context.sets, entity, key, self._readable)
-        versions = await self._seen([fact for fact in found if offered(fact.control, self._now)])
+        found = await store_facts.versions(context.db, context.sets, entity, key, self._sight.sets)
+        versions = await self._seen([fact for fact in found if self._shows(fact)])
         if not versions:
             raise self._missing()
         limit = self._request.limit
@@ -115,9 +116,9 @@ class _Look:
         """Relations between the two ends that hold at the time asked about."""
         context, limit = self._context, self._request.limit
         found = await store_facts.between(
-            context.db, context.sets, reference.subjects, reference.label, reference.objects, self._readable
+            context.db, context.sets, reference.subjects, reference.label, reference.objects, self._sight.sets
         )
-        offering = [relation for relation in found if offered(relation.control, self._now)]
+        offering = [relation for relation in found if self._shows(relation)]
         if not offering:
             raise self._missing()
         matches = [relation for relation in offering if answers(relation, self._request.when, self._now)]
@@ -147,8 +148,8 @@ class _Look:
         context = self._context
         tables = _FACT_TABLES if reference.table is None else (reference.table,)
         refs = [f"{table}:{reference.id}" for table in tables]
-        found = await store_facts.by_refs(context.db, context.sets, refs, self._readable)
-        rows = [r for r in found.values() if r.clocks.forgotten_at is None and offered(r.control, self._now)]
+        found = await store_facts.by_refs(context.db, context.sets, refs, self._sight.sets)
+        rows = [r for r in found.values() if r.clocks.forgotten_at is None and self._shows(r)]
         if not rows:
             return None
         (row, *_) = await self._seen(rows)
@@ -165,7 +166,7 @@ class _Look:
 
     async def _active_turn(self, turn_id: str) -> Turn | None:
         context = self._context
-        found = await store_sessions.turns_by_id(context.db, context.sets, [turn_id], self._readable)
+        found = await store_sessions.turns_by_id(context.db, context.sets, [turn_id], self._sight.sets)
         turn = found.get(turn_id)
         if turn is None or not turn.active or not await history.heard(context, self._caller, [turn]):
             return None
@@ -190,8 +191,8 @@ class _Look:
 
     async def _uncertainty(self, uncertainty_id: str) -> Inspected | None:
         context = self._context
-        found = await store_uncertainties.find(context.db, context.sets, uncertainty_id, self._readable)
-        if found is None:
+        found = await store_uncertainties.find(context.db, context.sets, uncertainty_id, self._sight.sets)
+        if found is None or not await doubts_shown(context, self._caller, self._sight, [found]):
             return None
         return Inspected(
             kind="uncertainty",
@@ -207,7 +208,10 @@ class _Look:
         return Inspected(kind="trace", trace=view)
 
     async def _seen(self, rows: Sequence[AnyRow]) -> list[AnyRow]:
-        return await as_seen(self._context, rows, self._caller)
+        return await as_seen(self._context, rows, self._caller, self._sight)
+
+    def _shows(self, row: Row) -> bool:
+        return offered(row.control, self._now) and self._sight.shows(row)
 
     def _missing(self) -> NotFound:
         return NotFound(f"{self._request.ref.strip()} does not exist")

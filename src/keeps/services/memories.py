@@ -26,6 +26,7 @@ from keeps.services.incoming import Left
 from keeps.services.moves import release, renew, retire
 from keeps.services.remember import Remember, Remembered, remember
 from keeps.services.runtime import Context, Runtime, new_id
+from keeps.services.sight import sight_of
 from keeps.services.standing import PEOPLE
 from keeps.store import memories as store_memories
 from keeps.store import named as store_named
@@ -193,14 +194,12 @@ async def list_(rt: Runtime, context: Context, caller: Caller, request: ListMemo
     use."""
     now = rt.clock()
     readable = context.sets.readable(caller.region(Verb.MEMORY_READ))
-    scopes = {scope_set: context.sets[scope_set] for scope_set in readable}
-    own = {id_ for id_, scope in scopes.items() if standing.actor_of(context, caller, scope) in PEOPLE}
-    plain = {id_ for id_ in readable - own if standing.may_use(context, caller, scopes[id_], now)}
+    own = {id_ for id_ in readable if standing.actor_of(context, caller, context.sets[id_]) in PEOPLE}
     statuses = SHOWN if request.status is None else frozenset({request.status})
     page, before = request.page, facts.before_of(request.page.after)
     wanted = store_memories.Wanted(
         own=own,
-        plain=plain,
+        plain=sight_of(context, caller).within(readable - own),
         statuses=statuses,
         now=now,
         kind=request.kind,

@@ -17,14 +17,16 @@ from keeps.core.errors import Invalid, NotFound
 from keeps.core.pages import Page, PageRequest, Place, number_key, time_key
 from keeps.core.scopes import ROOT, Lens, Pattern, Scope
 from keeps.core.sessions import RENDERED, Session, Turn, check_repeated
+from keeps.core.sight import Sight
 from keeps.services import candidates
 from keeps.services import context as context_service
 from keeps.services.context import Asked
 from keeps.services.facts import before_of, readable_by
-from keeps.services.history import sessions_for, shows_session
+from keeps.services.history import heard_in, is_shut, sessions_for, shows_session
 from keeps.services.recall import Recall
 from keeps.services.runtime import Context, Runtime, new_id
 from keeps.services.scopes import first_use
+from keeps.services.sight import hears, sight_of
 from keeps.store import rows as store_rows
 from keeps.store import sessions as store_sessions
 from keeps.store.commit import Batch
@@ -85,7 +87,7 @@ async def get(context: Context, caller: Caller, session_id: str) -> SessionView:
     """A session the caller may see. Raises: NotFound."""
     readable = readable_by(context, caller)
     session = await _find(context, caller, session_id, readable)
-    spoken, whole = await _spoken(context, [session], readable)
+    spoken, whole = await _spoken(context, caller, [session], readable)
     return _view(session, spoken, whole, caller)
 
 
@@ -103,7 +105,7 @@ async def list_all(context: Context, caller: Caller, page: PageRequest) -> Page[
         limit=page.limit + 1,
     )
     shown = found[: page.limit]
-    spoken, whole = await _spoken(context, shown, readable)
+    spoken, whole = await _spoken(context, caller, shown, readable)
     more = len(found) > len(shown)
     return Page(
         rows=tuple(_view(session, spoken, whole, caller) for session in shown),
@@ -116,21 +118,34 @@ async def turns(context: Context, caller: Caller, session_id: str, page: PageReq
     """The turns of a session the caller may see, oldest first. Raises: NotFound; Invalid for another list's place."""
     readable = readable_by(context, caller)
     session = await _find(context, caller, session_id, readable)
-    found = await store_sessions.turns_of(
-        context.db,
-        context.sets,
-        session.id,
-        readable,
-        after=_number(page.after),
-        offset=page.offset,
-        limit=page.limit + 1,
-    )
+    sight = sight_of(context, caller)
+    own = session.opened_by == caller.principal_id
+    found = await _heard_after(context, sight, session, own=own, page=page)
     shown = tuple(found[: page.limit])
     total = None
     if page.count:
-        total = (await store_sessions.spoken(context.db, [session.id], readable)).get(session.id, Spoken()).count
+        spoken, _ = await _spoken(context, caller, [session], readable)
+        total = spoken.get(session.id, Spoken()).count
     following = (number_key(shown[-1].seq), shown[-1].id) if len(found) > len(shown) else None
     return Page(rows=tuple(turn_as_seen(turn, caller) for turn in shown), next=following, total=total)
+
+
+async def _heard_after(context: Context, sight: Sight, session: Session, *, own: bool, page: PageRequest) -> list[Turn]:
+    """The turns of a page that may be seen, and one more when there is one. `own`: the reader began the session."""
+    if is_shut(context, sight, session.id, session.scope):
+        return []
+    whole = own or not sight.rest
+    found: list[Turn] = []
+    after, offset = _number(page.after), page.offset if whole else 0
+    most = page.limit + 1 if whole else page.offset + page.limit + 1
+    while True:
+        part = await store_sessions.turns_of(
+            context.db, context.sets, session.id, heard_in(context, sight), after=after, offset=offset, limit=most
+        )
+        found += [turn for turn in part if hears(sight, turn, own=own)]
+        if whole or len(part) < most or len(found) >= most:
+            return found if whole else found[page.offset : most]
+        after = part[-1].seq
 
 
 def turn_as_seen(turn: Turn, caller: Caller) -> Turn:
@@ -163,13 +178,17 @@ async def _find(context: Context, caller: Caller, session_id: str, readable: fro
 
 
 async def _spoken(
-    context: Context, sessions: Sequence[Session], readable: frozenset[str]
+    context: Context, caller: Caller, sessions: Sequence[Session], readable: frozenset[str]
 ) -> tuple[Mapping[str, Spoken], Mapping[str, Spoken]]:
     """What a reader sees of each session's turns, and what there is."""
+    sight = sight_of(context, caller)
+    heard = heard_in(context, sight)
     ids = [session.id for session in sessions]
-    spoken = await store_sessions.spoken(context.db, ids, readable)
+    spoken = await store_sessions.spoken(context.db, ids, heard)
+    shut = {session.id for session in sessions if is_shut(context, sight, session.id, session.scope)}
+    seen = {session: counted for session, counted in spoken.items() if session not in shut}
     everything = context.sets.everything()
-    return spoken, spoken if everything <= readable else await store_sessions.spoken(context.db, ids, everything)
+    return seen, spoken if everything <= heard else await store_sessions.spoken(context.db, ids, everything)
 
 
 def _view(session: Session, spoken: Mapping[str, Spoken], whole: Mapping[str, Spoken], caller: Caller) -> SessionView:

@@ -19,7 +19,9 @@ from keeps.core.sessions import Turn
 from keeps.core.traces import ReadTrace, Weighed
 from keeps.core.validity import offered
 from keeps.services.facts import before_of, readable_by
+from keeps.services.history import heard
 from keeps.services.runtime import Context, Runtime
+from keeps.services.sight import sight_of
 from keeps.store import facts as store_facts
 from keeps.store import hits as store_hits
 from keeps.store import sessions as store_sessions
@@ -202,16 +204,27 @@ async def _seen(context: Context, caller: Caller) -> Mapping[str, Sequence[str]]
 
 async def _shown(rt: Runtime, context: Context, caller: Caller, weighed: Sequence[Weighed]) -> list[Shown]:
     """The rows as they may be seen now, in order."""
-    readable = readable_by(context, caller)
-    found = await store_hits.by_refs(context.db, context.sets, [each.row for each in weighed], readable)
-    now = rt.clock()
-    return [_as_seen(each, found.get(each.row), now) for each in weighed]
+    refs = [each.row for each in weighed]
+    found = await _visible(rt, context, caller, refs)
+    return [_as_seen(each, found.get(each.row)) for each in weighed]
 
 
-def _as_seen(weighed: Weighed, row: Row | Turn | None, now: datetime) -> Shown:
+async def _visible(rt: Runtime, context: Context, caller: Caller, refs: Sequence[str]) -> dict[str, Row | Turn]:
+    """Those of the rows that stand and that the caller may look at."""
+    sight, now = sight_of(context, caller), rt.clock()
+    found = await store_hits.by_refs(context.db, context.sets, refs, sight.sets)
+    may_hear = await heard(context, caller, [row for row in found.values() if isinstance(row, Turn)])
+    return {
+        name: row
+        for name, row in found.items()
+        if _stands(row, now) and (row.id in may_hear if isinstance(row, Turn) else sight.shows(row))
+    }
+
+
+def _as_seen(weighed: Weighed, row: Row | Turn | None) -> Shown:
     table = weighed.unit.partition(":")[0]
     plain = Shown(table=table, rank=weighed.rank, score=weighed.score, reason=weighed.reason, gone=True)
-    if row is None or not _stands(row, now):
+    if row is None:
         return plain
     return replace(plain, unit=weighed.unit, label=_label(row), ref=_name(row), signals=weighed.signals, gone=False)
 
@@ -251,9 +264,7 @@ async def _returned_as(rt: Runtime, context: Context, caller: Caller, ref: str) 
         refs = await _rows_named(context, reference)
     else:
         raise Invalid("name one row that a read can return: attribute:<id>, action:<id>, turn:<id>, memory_chunk:<id>")
-    found = await store_hits.by_refs(context.db, context.sets, refs, readable)
-    now = rt.clock()
-    visible = [name for name, row in found.items() if _stands(row, now)]
+    visible = list(await _visible(rt, context, caller, refs))
     if not visible:
         raise NotFound(f"{ref.strip()} does not exist")
     return visible

@@ -10,6 +10,7 @@ from typing import Any, Final, LiteralString
 from keeps.core.entities import EntityRef
 from keeps.core.facts import Action, Fact, Relation, Row
 from keeps.core.scopes import Scope
+from keeps.core.sight import Sight
 from keeps.core.supersession import ranks_at_once
 from keeps.store.db import INDEXED_VALUES, Db, RecordID
 from keeps.store.entities import Presence, by_entity, presences
@@ -22,6 +23,7 @@ from keeps.store.rows import (
     stored_ref,
 )
 from keeps.store.scopes import ScopeSets
+from keeps.store.sight import seen_by
 
 FACT_TABLES: Final = ("attribute", "relates_to", "action")
 
@@ -311,13 +313,13 @@ _COLUMNS: Final[Mapping[str, LiteralString]] = {
 }
 
 
-def _listing(wanted: Wanted) -> tuple[LiteralString, LiteralString]:
+def _listing(wanted: Wanted, seen: LiteralString) -> tuple[LiteralString, LiteralString]:
     part, order = _LISTED[wanted.table]
     for column, hint in _INDEXES.items():
         if column in wanted.equal:
             part = part + hint
             break
-    part = part + " WHERE" + _LIVE
+    part = part + " WHERE" + _LIVE + seen
     for column in wanted.equal:
         part = part + _COLUMNS[column]
     if wanted.since is not None:
@@ -327,9 +329,10 @@ def _listing(wanted: Wanted) -> tuple[LiteralString, LiteralString]:
     return part, order
 
 
-async def list_live(db: Db, sets: ScopeSets, wanted: Wanted, readable: Collection[str], now: datetime) -> list[Any]:
-    """Live rows in the readable scope sets, newest first; actions in the order they were written down."""
-    part, order = _listing(wanted)
+async def list_live(db: Db, sets: ScopeSets, wanted: Wanted, sight: Sight, now: datetime) -> list[Any]:
+    """Live rows that may be seen, newest first; actions in the order they were written down."""
+    seen, names = seen_by(sight)
+    part, order = _listing(wanted, seen)
     if wanted.before is not None:
         part = part + " AND (" + order + " < $before_at OR (" + order + " = $before_at AND id < $before_id))"
     script = "SELECT *" + part + " ORDER BY " + order + " DESC, id DESC LIMIT $limit START $offset TIMEOUT 10s;"
@@ -337,7 +340,7 @@ async def list_live(db: Db, sets: ScopeSets, wanted: Wanted, readable: Collectio
     found = await db.run(
         script,
         timeout_s=_LIST_S,
-        sets=sorted(readable),
+        sets=sorted(sight.sets),
         now=now,
         since=wanted.since,
         until=wanted.until,
@@ -346,21 +349,24 @@ async def list_live(db: Db, sets: ScopeSets, wanted: Wanted, readable: Collectio
         limit=wanted.limit,
         offset=wanted.offset,
         **wanted.equal,
+        **names,
     )
     return [from_record(row, sets) for row in found[0]]
 
 
-async def count_live(db: Db, wanted: Wanted, readable: Collection[str], now: datetime) -> int:
+async def count_live(db: Db, wanted: Wanted, sight: Sight, now: datetime) -> int:
     """How many rows the whole list holds, of which `wanted` asks for a part."""
-    part, _ = _listing(wanted)
+    seen, names = seen_by(sight)
+    part, _ = _listing(wanted, seen)
     found = await db.run(
         "SELECT count()" + part + " GROUP ALL TIMEOUT 10s;",
         timeout_s=_LIST_S,
-        sets=sorted(readable),
+        sets=sorted(sight.sets),
         now=now,
         since=wanted.since,
         until=wanted.until,
         **wanted.equal,
+        **names,
     )
     return int(found[0][0]["count"]) if found[0] else 0
 
@@ -388,35 +394,41 @@ class Tally:
     last_known_at: datetime
 
 
-_TALLIES: Final[LiteralString] = (
-    "SELECT entity AS ref, count() AS n, time::max(known_at) AS last FROM attribute WHERE"
-    + _LIVE
-    + " GROUP BY ref TIMEOUT 10s;"
-    "SELECT subject AS ref, count() AS n, time::max(known_at) AS last FROM relates_to WHERE"
-    + _LIVE
-    + " GROUP BY ref TIMEOUT 10s;"
-    "SELECT actor AS ref, count() AS n, time::max(known_at) AS last FROM action WHERE"
-    + _LIVE
-    + " GROUP BY ref TIMEOUT 10s;"
-)
-_TALLIES_OF: Final[LiteralString] = (
-    "SELECT entity AS ref, count() AS n, time::max(known_at) AS last FROM attribute WITH INDEX attribute_entity"
-    " WHERE entity IN $refs AND" + _LIVE + " GROUP BY ref TIMEOUT 10s;"
-    "SELECT subject AS ref, count() AS n, time::max(known_at) AS last FROM relates_to WITH INDEX relation_subject"
-    " WHERE subject IN $refs AND" + _LIVE + " GROUP BY ref TIMEOUT 10s;"
-    "SELECT actor AS ref, count() AS n, time::max(known_at) AS last FROM action WITH INDEX action_actor"
-    " WHERE actor IN $refs AND" + _LIVE + " GROUP BY ref TIMEOUT 10s;"
-)
+def _tallies(seen: LiteralString, *, of_some: bool) -> LiteralString:
+    """Facts, outbound relations and actions of each entity, counted: of every one, or of `$refs`."""
+    chosen: tuple[LiteralString, LiteralString, LiteralString] = (
+        (
+            " WITH INDEX attribute_entity WHERE entity IN $refs AND",
+            " WITH INDEX relation_subject WHERE subject IN $refs AND",
+            " WITH INDEX action_actor WHERE actor IN $refs AND",
+        )
+        if of_some
+        else (" WHERE", " WHERE", " WHERE")
+    )
+    live: LiteralString = _LIVE + seen + " GROUP BY ref TIMEOUT 10s;"
+    return (
+        "SELECT entity AS ref, count() AS n, time::max(known_at) AS last FROM attribute"
+        + chosen[0]
+        + live
+        + "SELECT subject AS ref, count() AS n, time::max(known_at) AS last FROM relates_to"
+        + chosen[1]
+        + live
+        + "SELECT actor AS ref, count() AS n, time::max(known_at) AS last FROM action"
+        + chosen[2]
+        + live
+    )
 
 
 async def tallies(
-    db: Db, readable: Collection[str], now: datetime, refs: Sequence[EntityRef] | None = None
+    db: Db, sight: Sight, now: datetime, refs: Sequence[EntityRef] | None = None
 ) -> dict[EntityRef, Tally]:
-    """Tallies of `refs`, or of every entity, over the readable scope sets; entities without any are left out."""
+    """Tallies of `refs`, or of every entity, over what may be seen; entities without any are left out."""
     if refs is not None and not refs:
         return {}
-    script = _TALLIES if refs is None else _TALLIES_OF
-    parts = await db.run(script, timeout_s=_LIST_S, sets=sorted(readable), now=now, refs=[str(r) for r in refs or ()])
+    seen, names = seen_by(sight)
+    script = _tallies(seen, of_some=refs is not None)
+    asked = [str(ref) for ref in refs or ()]
+    parts = await db.run(script, timeout_s=_LIST_S, sets=sorted(sight.sets), now=now, refs=asked, **names)
     summed: dict[EntityRef, Tally] = {}
     for row in (row for part in parts for row in part):
         ref = stored_ref(row["ref"])
@@ -426,19 +438,19 @@ async def tallies(
     return summed
 
 
-async def sentences(
-    db: Db, readable: Collection[str], now: datetime, refs: Sequence[EntityRef]
-) -> dict[EntityRef, str]:
-    """The sentence of the most important live fact of each entity: the surest, then the newest, of equal ones."""
+async def sentences(db: Db, sight: Sight, now: datetime, refs: Sequence[EntityRef]) -> dict[EntityRef, str]:
+    """The sentence of the most important live fact of each entity that may be seen: the surest, then the newest."""
     if not refs:
         return {}
+    seen, names = seen_by(sight)
     (found,) = await db.run(
         "SELECT entity, summary, importance, confidence, known_at, id FROM attribute WITH INDEX attribute_entity"
-        " WHERE entity IN $refs AND" + _LIVE + " TIMEOUT 10s;",
+        " WHERE entity IN $refs AND" + _LIVE + seen + " TIMEOUT 10s;",
         timeout_s=_LIST_S,
-        sets=sorted(readable),
+        sets=sorted(sight.sets),
         now=now,
         refs=[str(ref) for ref in refs],
+        **names,
     )
     best: dict[EntityRef, tuple[tuple[float, float, datetime, str], str]] = {}
     for row in found:
@@ -470,8 +482,8 @@ async def between(
     return newest_first(relation_from_row(row, sets[row["scope_set"]]) for row in found)
 
 
-async def hidden(db: Db, rows: Iterable[Row], readable: Collection[str]) -> frozenset[str]:
-    """What `rows` point at that a reader of those scope sets cannot see, as `table:key`.
+async def hidden(db: Db, rows: Iterable[Row], sight: Sight) -> frozenset[str]:
+    """What `rows` point at that somebody with this sight cannot see, as `table:key`.
 
     Neighbours in a chain that were retired or are gone count; a turn or session that is gone does not, since the
     row's origin stays on record without it.
@@ -482,13 +494,15 @@ async def hidden(db: Db, rows: Iterable[Row], readable: Collection[str]) -> froz
     origins |= {f"session:{row.source.session}" for row in listed if row.source.session}
     if not versions and not origins:
         return frozenset()
+    shown, names = seen_by(sight)
     seen, foreign = await db.run(
-        "SELECT VALUE id FROM $versions WHERE scope_set IN $sets AND forgotten_at = NONE TIMEOUT 5s;"
+        "SELECT VALUE id FROM $versions WHERE scope_set IN $sets AND forgotten_at = NONE" + shown + " TIMEOUT 5s;"
         "SELECT VALUE id FROM $origins WHERE scope_set NOT IN $sets TIMEOUT 5s;",
         timeout_s=_READ_S,
         versions=[record_id(ref) for ref in sorted(versions)],
         origins=[record_id(ref) for ref in sorted(origins)],
-        sets=sorted(readable),
+        sets=sorted(sight.sets),
+        **names,
     )
     visible = {f"{id_.table_name}:{key_of(id_)}" for id_ in seen}
     return frozenset(versions - visible) | {f"{id_.table_name}:{key_of(id_)}" for id_ in foreign}

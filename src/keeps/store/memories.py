@@ -9,21 +9,23 @@ from typing import Final, LiteralString
 
 from keeps.core.facts import Row, Status
 from keeps.core.proposals import Proposal
+from keeps.core.sight import Sight
 from keeps.store import proposals
 from keeps.store.db import Db, RecordID
 from keeps.store.facts import FACT_TABLES, from_record
 from keeps.store.scopes import ScopeSets
+from keeps.store.sight import seen_by
 
 _LIST_S: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which memories. `own`: scope sets that are seen whole, in `statuses`; `plain`: those of which only what is in
-    use is seen. `before`: when the last one of the part before was written down, and its id."""
+    """Which memories. `own`: scope sets that are seen whole, in `statuses`; `plain`: what is seen of the others, where
+    it is in use. `before`: when the last one of the part before was written down, and its id."""
 
     own: Collection[str]
-    plain: Collection[str]
+    plain: Sight
     statuses: Collection[Status]
     now: datetime
     kind: str | None = None
@@ -41,18 +43,20 @@ _SOURCES: Final[dict[str, LiteralString]] = {
     "action": "SELECT * FROM action",
 }
 
-_VISIBLE: Final[LiteralString] = (
+_OWN: Final[LiteralString] = (
     " WHERE forgotten_at = NONE AND ((scope_set IN $own AND"
     " ((status IN $statuses AND !(status = 'confirmed' AND expires_at != NONE AND expires_at <= $now))"
     " OR ($expired AND status = 'confirmed' AND expires_at != NONE AND expires_at <= $now)))"
-    " OR (scope_set IN $plain AND $confirmed AND status = 'confirmed' AND muted = false"
+)
+_IN_USE: Final[LiteralString] = (
+    " OR (scope_set IN $others AND $confirmed AND status = 'confirmed' AND muted = false"
     " AND (valid_until = NONE OR valid_until > $now) AND (expires_at = NONE OR expires_at > $now)"
-    " AND (taint = [] OR user_confirmed = true)))"
+    " AND (taint = [] OR user_confirmed = true)"
 )
 
 
-def _asked(wanted: Wanted, table: str) -> LiteralString:
-    script = _SOURCES[table] + _VISIBLE
+def _asked(wanted: Wanted, table: str, seen: LiteralString) -> LiteralString:
+    script = _SOURCES[table] + _OWN + _IN_USE + seen + "))"
     if wanted.kind is not None:
         script = script + " AND kind = $kind"
     if wanted.slot is not None:
@@ -71,12 +75,13 @@ async def list_rows(db: Db, sets: ScopeSets, wanted: Wanted) -> list[Row]:
     tables = ("attribute",) if wanted.slot is not None else wanted.tables
     before_at, before_key = wanted.before or (None, "")
     found: list[Row] = []
+    seen, names = seen_by(wanted.plain)
     for table in tables:
         (rows,) = await db.run(
-            _asked(wanted, table),
+            _asked(wanted, table, seen),
             timeout_s=_LIST_S,
             own=sorted(wanted.own),
-            plain=sorted(wanted.plain),
+            others=sorted(wanted.plain.sets),
             statuses=sorted(str(status) for status in wanted.statuses),
             expired=Status.EXPIRED in wanted.statuses,
             confirmed=Status.CONFIRMED in wanted.statuses,
@@ -88,6 +93,7 @@ async def list_rows(db: Db, sets: ScopeSets, wanted: Wanted) -> list[Row]:
             before_at=before_at,
             before_id=RecordID(table, before_key),
             limit=wanted.limit,
+            **names,
         )
         found += [from_record(row, sets) for row in rows if row["scope_set"] in sets]
     return found
