@@ -282,6 +282,16 @@ async def test_the_same_waits_once_whoever_says_it(rt: Runtime, quiet: Context) 
     assert len(await inbox(quiet)) == 1
 
 
+async def test_a_note_that_waits_is_known_when_it_comes_again_under_a_key_of_its_own(
+    rt: Runtime, quiet: Context
+) -> None:
+    first = await say(rt, quiet, BOT, fact("note_a", "The key hangs behind the oven"), fact("note_b", "Bees swarm"))
+    assert dropped(first) == []
+    again = await say(rt, quiet, BOT, fact("note_c", "the key hangs behind the oven"))
+    assert dropped(again) == [(0, Drop.KNOWN)]
+    assert dropped(await say(rt, quiet, OTHER, fact("note_d", "Bees swarm"))) == [(0, Drop.KNOWN)]
+
+
 async def test_a_newer_value_of_the_same_agent_takes_the_place_of_the_older(rt: Runtime, quiet: Context) -> None:
     key = ReplyKey(namespace="n", fingerprint="f", expires_at=datetime(2027, 1, 1, tzinfo=UTC), render=lambda _: CANARY)
     await say(rt, quiet, MARA, fact("role", "pilot"))
