@@ -210,7 +210,8 @@ async def _decide(out: Console, memory: Memory, agent: Memory) -> None:
     await _ask_agent(out, memory, agent)
     again = await _propose(agent, HEARD[0])
     assert again.extraction is not None
-    (left,) = again.extraction.dropped or ()
+    assert again.extraction.dropped
+    left = again.extraction.dropped[0]
     waiting = (await memory.inbox()).counts.waiting
     out.print(f"The agent brings up 2 once more: not kept ({left.reason}). Waiting for you: {waiting}")
 
