@@ -53,6 +53,9 @@ def test_a_memory_says_when_it_was_used(desk: Desk) -> None:
     used = desk("why", hit.partition(":")[2], "-n", "1", "--json").json
     assert (used["times"], len(used["traces"]), used["row"]["kind"]) == (3, 1, "attribute")
     assert desk("why", "attribute:person/sigrid/instrument", "--json").json["times"] == 3
+    assert used["uses"] == {"offered": 0, "cited": 0}
+    assert "nyckelharpa" in desk("context", "Sigrid instrument", "--min-score", "0").out
+    assert "Put into 1 prompt, cited in 0 answers; last for " in desk("why", hit).out
 
 
 def test_what_was_erased_is_not_told(desk: Desk) -> None:

@@ -50,6 +50,8 @@ def test_a1_a_save_is_answered_with_the_memory_and_its_revision(people: tuple[ht
         1,
     )
     assert memory["source"]["kind"] == "sheet"
+    assert owner.get(f"/memories/{memory['id']}").json()["uses"] == {"offered": 0, "cited": 0}
+    assert "uses" not in agent.get(f"/memories/{memory['id']}").json()
     assert agent.get(f"/memories/{memory['id']}").json()["text"] == "Studying patience"
 
 

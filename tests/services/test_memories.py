@@ -26,11 +26,13 @@ from keeps.core.facts import Origin, Status
 from keeps.core.memories import Memory, OnConflict
 from keeps.core.pages import PageRequest
 from keeps.core.policy import Drop
+from keeps.core.runs import Candidate, Inclusion, Reason, Uses
 from keeps.core.scopes import parse_scopes
 from keeps.core.status import TRANSITIONS, Move
-from keeps.services import access, contexts, memories
+from keeps.services import access, contexts, memories, runs
 from keeps.services.erase import Forget, forget, forget_scope
 from keeps.services.memories import Edit, ListMemories, Save
+from keeps.services.runs import Offer
 from keeps.services.runtime import Context, Runtime
 from keeps.store import audit as store_audit
 from keeps.store import proposals as store_proposals
@@ -550,6 +552,35 @@ async def test_a_curator_decides_about_what_is_shared_and_an_admin_about_nobodys
     kept = await home.act("confirm", done.memory.id, curator)
     assert kept.row is not None
     assert kept.row.control.confirmed_by == "member"
+
+
+async def test_people_are_told_how_often_a_memory_was_used_and_agents_are_not(home: Home) -> None:
+    memory = await home.save("Studying patience")
+    assert (await home.get(memory.id)).uses == Uses()
+    given = Candidate(
+        memory=memory.ref,
+        rank=1,
+        reason=Reason.KEYWORD,
+        score=0.5,
+        inclusion=Inclusion.INCLUDED,
+        origin="user_saved",
+    )
+    for _ in range(2):
+        offer = Offer(candidates=(given,), tokens=5, latency_ms=1)
+        await runs.offer(home.rt, home.context, home.agent, None, offer)
+    waiting = await home.propose("Prefers short answers")
+    (seen,) = [
+        each
+        for each in (await memories.list_(home.rt, home.context, home.owner, ListMemories())).rows
+        if each.id == memory.id
+    ]
+    assert seen.uses is not None
+    assert (seen.uses.offered, seen.uses.cited, seen.uses.last_by) == (2, 0, "agent")
+    assert (await home.get(memory.id)).uses == seen.uses
+    assert (await home.get(waiting.id)).uses is None
+    assert (await home.get(memory.id, home.agent)).uses is None
+    (told,) = (await memories.list_(home.rt, home.context, home.agent, ListMemories())).rows
+    assert told.uses is None
 
 
 # ---------------------------------------------------------------------- after a crash, and a restore

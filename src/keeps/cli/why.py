@@ -15,6 +15,7 @@ from keeps.client import Client
 from keeps.core.errors import NotFound
 from keeps.wire.base import WireOut
 from keeps.wire.inspect import InspectOut
+from keeps.wire.memories import UsesOut
 from keeps.wire.traces import ReturnedOut, TraceOut, TraceRecord, TracesOut
 
 app = typer.Typer()
@@ -61,11 +62,13 @@ _QUESTIONS: Final = {
 
 
 class Used(WireOut):
-    """How a memory was used: `times` it was returned, the latest `traces` of that, and what is known of the `row`."""
+    """How a memory was used: `times` it was returned, the latest `traces` of that, what is known of the `row`, and, for
+    the person it belongs to, its `uses` in prompts and answers."""
 
     ref: str
     times: int
     row: InspectOut
+    uses: UsesOut | None = None
     traces: list[TraceRecord]
 
 
@@ -116,7 +119,18 @@ async def _explained(memory: Client, what: str, limit: int) -> TraceOut | Used:
                 raise
     page = await memory.traces.list(ref=what, limit=limit, count=True)
     row = await memory.inspect(what)
-    return Used(ref=what, times=page.page.total_size or 0, row=row, traces=page.traces)
+    uses = await _uses(memory, row)
+    return Used(ref=what, times=page.page.total_size or 0, row=row, uses=uses, traces=page.traces)
+
+
+async def _uses(memory: Client, found: InspectOut) -> UsesOut | None:
+    row = found.attribute or found.current or found.relation or found.action
+    if row is None:
+        return None
+    try:
+        return (await memory.memories.get(row.id)).uses
+    except NotFound:
+        return None
 
 
 def _shown(trace: TraceOut) -> list[str]:
@@ -161,6 +175,10 @@ def tell_used(console: Console, used: Used) -> None:
     console.print(
         f"Returned {counted(used.times, 'time')}." if used.times else "Not returned by any read that is kept."
     )
+    if used.uses is not None and used.uses.offered:
+        prompts, answers = counted(used.uses.offered, "prompt"), counted(used.uses.cited, "answer")
+        last = f"; last for {used.uses.last_by}" if used.uses.last_by else ""
+        console.print(said(f"Put into {prompts}, cited in {answers}{last}."))
     for trace in used.traces:
         console.print(said(f"    {_headline(trace)} · {trace.id}", "dim"))
 

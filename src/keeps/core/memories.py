@@ -12,6 +12,7 @@ from keeps.core.errors import Invalid, Unprocessable
 from keeps.core.facts import Action, Fact, Relation, Row, RowId, Status
 from keeps.core.kinds import GOAL_GRACE_DAYS, KINDS, Kind
 from keeps.core.proposals import Proposal
+from keeps.core.runs import Uses
 from keeps.core.scopes import Scope
 from keeps.core.settings import Settings
 from keeps.core.summaries import NOTE_PREFIX
@@ -39,7 +40,7 @@ class OnConflict(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """One version of one remembered thing, kept or waiting. `row` None: its text is gone. `rev` changes with every
-    change. `undo_until`: a deleted one can be brought back until then."""
+    change. `undo_until`: a deleted one can be brought back until then. `uses`: told to people, of what is kept."""
 
     id: RowId
     status: Status
@@ -49,6 +50,7 @@ class Memory:
     row: Row | None
     proposal: Proposal | None = None
     undo_until: datetime | None = None
+    uses: Uses | None = None
 
     @property
     def ref(self) -> str:

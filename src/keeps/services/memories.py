@@ -5,6 +5,7 @@ What is saved here enters the record where every write does, so that one policy 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from keeps.core.access import Caller, Verb
@@ -13,11 +14,12 @@ from keeps.core.facts import Fact, Status
 from keeps.core.memories import SHOWN, Memory, check_kind, check_slot, check_text, of_proposal, of_row
 from keeps.core.modes import Infer
 from keeps.core.pages import FIRST_PAGE, Page, PageRequest, time_key
+from keeps.core.runs import Uses
 from keeps.core.scopes import Scope
 from keeps.core.summaries import NOTE_PREFIX
 from keeps.core.text import conceals
 from keeps.core.triples import Family, Named, Triple
-from keeps.services import facts, standing, suppression
+from keeps.services import facts, runs, standing, suppression
 from keeps.services.confirming import confirm
 from keeps.services.deletions import delete, finish_deletions, undo
 from keeps.services.discarding import expire, expire_waiting, reject, withdraw
@@ -156,7 +158,8 @@ async def about(rt: Runtime, context: Context, caller: Caller, scope: Scope) -> 
 async def get(rt: Runtime, context: Context, caller: Caller, memory_id: str) -> Memory:
     """The memory of that id, as its reader may see it. Raises: NotFound."""
     held = await standing.find(rt, context, caller, memory_id)
-    return (await _as_seen(context, caller, [held.memory]))[0]
+    seen = await _as_seen(context, caller, [held.memory])
+    return (await _with_uses(context, seen, told=held.actor in PEOPLE))[0]
 
 
 async def history(rt: Runtime, context: Context, caller: Caller, memory_id: str) -> list[Memory]:
@@ -217,12 +220,32 @@ async def list_(rt: Runtime, context: Context, caller: Caller, request: ListMemo
     newest = sorted(found, key=_place, reverse=True)
     shown = newest[: page.limit]
     following = _place(shown[-1]) if len(newest) > len(shown) and shown else None
-    return Page(rows=tuple(await _as_seen(context, caller, shown)), next=following)
+    used = await _with_uses(context, shown, told=bool(own), within=own)
+    return Page(rows=tuple(await _as_seen(context, caller, used)), next=following)
 
 
 def _place(memory: Memory) -> tuple[str, str]:
     assert memory.at is not None
     return time_key(memory.at), memory.id
+
+
+async def _with_uses(
+    context: Context, memories: list[Memory], *, told: bool, within: Collection[str] | None = None
+) -> list[Memory]:
+    """Memories with how often each stood in a prompt and was relied on: what is kept, for the people who decide about
+    it. `within`: the scope sets of those; None for all."""
+    kept = {
+        memory.ref
+        for memory in memories
+        if memory.row is not None
+        and memory.proposal is None
+        and told
+        and (within is None or memory.row.scope.id in within)
+    }
+    if not kept:
+        return memories
+    found = await runs.uses_of(context, kept)
+    return [replace(each, uses=found.get(each.ref, Uses())) if each.ref in kept else each for each in memories]
 
 
 async def _as_seen(context: Context, caller: Caller, memories: list[Memory]) -> list[Memory]:

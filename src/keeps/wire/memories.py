@@ -12,6 +12,7 @@ from keeps.core.errors import Invalid
 from keeps.core.facts import Fact, Status
 from keeps.core.memories import Memory, OnConflict
 from keeps.core.pages import PageRequest
+from keeps.core.runs import Uses
 from keeps.core.scopes import parse_scopes
 from keeps.wire.base import Instant, ScopeSets, StrictIn, WireOut, bare_id, example
 from keeps.wire.late import Late
@@ -145,9 +146,24 @@ class MemoriesQuery(PageQuery):
         )
 
 
+class UsesOut(WireOut):
+    """How often a memory stood in a prompt and how often an answer cited it, once a run each; when, and in a run of
+    which agent, it last was put into one."""
+
+    offered: int
+    cited: int
+    last_at: datetime | None = None
+    last_by: str | None = None
+
+    @classmethod
+    def of(cls, uses: Uses) -> Self:
+        return cls(offered=uses.offered, cited=uses.cited, last_at=uses.last_at, last_by=uses.last_by)
+
+
 class MemoryOut(WireOut):
     """One version of one remembered thing, kept or waiting. Without `text` that is gone. `sentence` is how it is put
-    before a model. `rev` is what `If-Match` takes. Until `undoUntil` a deleted one can be brought back."""
+    before a model. `rev` is what `If-Match` takes. Until `undoUntil` a deleted one can be brought back. `uses` is
+    told to the person it belongs to, of what is kept."""
 
     id: str
     status: str
@@ -182,6 +198,7 @@ class MemoryOut(WireOut):
     expires_at: datetime | None = None
     created_at: datetime | None = None
     undo_until: datetime | None = None
+    uses: UsesOut | None = None
 
     @classmethod
     def of(cls, memory: Memory) -> Self:
@@ -195,6 +212,7 @@ class MemoryOut(WireOut):
             slot=memory.slot,
             created_at=memory.at,
             undo_until=memory.undo_until,
+            uses=UsesOut.of(memory.uses) if memory.uses is not None else None,
             **(_of_row(memory) | _of_proposal(memory)),
         )
 
