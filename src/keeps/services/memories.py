@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from keeps.core.access import Caller, Verb
 from keeps.core.entities import display_name, entity_ref
+from keeps.core.errors import NotFound
 from keeps.core.facts import Fact, Status
 from keeps.core.memories import SHOWN, Memory, check_kind, check_slot, check_text, of_proposal, of_row
 from keeps.core.modes import Infer
@@ -28,7 +29,7 @@ from keeps.services.incoming import Left
 from keeps.services.moves import release, renew, retire
 from keeps.services.remember import Remember, Remembered, remember
 from keeps.services.runtime import Context, Runtime, new_id
-from keeps.services.sight import sight_of
+from keeps.services.sight import is_off, sight_of
 from keeps.services.standing import PEOPLE
 from keeps.store import memories as store_memories
 from keeps.store import named as store_named
@@ -157,9 +158,20 @@ async def about(rt: Runtime, context: Context, caller: Caller, scope: Scope) -> 
 # ---------------------------------------------------------------------- looking
 async def get(rt: Runtime, context: Context, caller: Caller, memory_id: str) -> Memory:
     """The memory of that id, as its reader may see it. Raises: NotFound."""
-    held = await standing.find(rt, context, caller, memory_id)
+    held = await _found(rt, context, caller, memory_id)
     seen = await _as_seen(context, caller, [held.memory])
     return (await _with_uses(context, seen, told=held.actor in PEOPLE))[0]
+
+
+async def _found(rt: Runtime, context: Context, caller: Caller, memory_id: str) -> standing.Held:
+    """The memory to look at. While memory is switched off an agent takes back what it proposed without reading it.
+
+    Raises: NotFound.
+    """
+    held = await standing.find(rt, context, caller, memory_id)
+    if held.actor not in PEOPLE and is_off(context, caller):
+        raise NotFound(f"memory {memory_id} does not exist")
+    return held
 
 
 async def history(rt: Runtime, context: Context, caller: Caller, memory_id: str) -> list[Memory]:
@@ -167,7 +179,7 @@ async def history(rt: Runtime, context: Context, caller: Caller, memory_id: str)
 
     Raises: NotFound.
     """
-    held = await standing.find(rt, context, caller, memory_id)
+    held = await _found(rt, context, caller, memory_id)
     row = held.memory.row
     if not isinstance(row, Fact) or held.memory.proposal is not None or held.actor not in PEOPLE:
         return await _as_seen(context, caller, [held.memory])

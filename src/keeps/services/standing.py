@@ -9,18 +9,21 @@ from keeps.core.access import Caller, Verb
 from keeps.core.errors import Forbidden, IllegalTransition, NotFound, StaleRevision
 from keeps.core.facts import Status
 from keeps.core.memories import Memory, of_proposal, of_row
-from keeps.core.scopes import Scope
+from keeps.core.scopes import Pattern, Scope
 from keeps.core.status import Actor, Move, Refusal, Transition, move
 from keeps.core.validity import live, offered
 from keeps.services import audit, roles
 from keeps.services.runtime import Context, Runtime
-from keeps.services.sight import is_off, sight_of
+from keeps.services.sight import sight_of
 from keeps.store import facts as store_facts
 from keeps.store import memories as store_memories
 from keeps.store import proposals as store_proposals
 
 PEOPLE = frozenset({Actor.SUBJECT, Actor.CURATOR})
 """Those who decide: the person it belongs to, and the curator of what is shared."""
+
+
+_ENDING = frozenset({Move.FORGET, Move.UNDO})
 
 
 def actor_of(context: Context, caller: Caller, scope: Scope) -> Actor:
@@ -57,7 +60,7 @@ def sees(held: Held, caller: Caller, context: Context, now: datetime) -> bool:
     if held.actor in PEOPLE:
         return True
     if memory.proposal is not None:
-        return memory.proposal.proposed_by == caller.principal_id and not is_off(context, caller)
+        return memory.proposal.proposed_by == caller.principal_id
     row = memory.row
     if row is None or not live(row.clocks, row.control.status, now) or not offered(row.control, now):
         return False
@@ -65,8 +68,7 @@ def sees(held: Held, caller: Caller, context: Context, now: datetime) -> bool:
 
 
 async def find(rt: Runtime, context: Context, caller: Caller, memory_id: str, *, moves: bool = False) -> Held:
-    """The memory as it stands. `moves`: it is to be changed, so an admin also reaches what they may not read, and
-    who proposed something that, while memory is switched off.
+    """The memory as it stands. `moves`: it is to be changed, so an admin also reaches what they may not read.
 
     Raises: NotFound when there is none, or none for this caller.
     """
@@ -75,9 +77,7 @@ async def find(rt: Runtime, context: Context, caller: Caller, memory_id: str, *,
     if memory is None:
         raise NotFound(f"memory {memory_id} does not exist")
     held = Held(memory, actor_of(context, caller, memory.scope))
-    within = memory.scope.visible_to(caller.region(Verb.MEMORY_READ))
-    withdraws = memory.proposal is not None and memory.proposal.proposed_by == caller.principal_id
-    reached = moves and within and (held.actor is Actor.ADMIN or withdraws)
+    reached = moves and held.actor is Actor.ADMIN and memory.scope.visible_to(caller.region(Verb.MEMORY_READ))
     if not reached and not sees(held, caller, context, now):
         raise NotFound(f"memory {memory_id} does not exist")
     return held
@@ -106,12 +106,24 @@ async def allowed(rt: Runtime, context: Context, caller: Caller, held: Held, wha
     memory stands. Both are written down.
     """
     step = move(what, held.memory.status, held.actor)
+    if isinstance(step, Transition) and held.actor in PEOPLE and not _may_move(context, caller, held, what):
+        step = Refusal.FORBIDDEN
     if isinstance(step, Transition):
         return step
     await audit.denied(rt, context, caller, f"memory.{what}", held.memory.ref)
     if step is Refusal.FORBIDDEN:
         raise Forbidden(f"this key may not {what} this memory: only the person it belongs to decides about it")
     raise IllegalTransition(f"a memory that is {held.memory.status} cannot be taken through {what}: read it again")
+
+
+def _may_move(context: Context, caller: Caller, held: Held, what: Move) -> bool:
+    """True when the key a person came with may write what lies under their own home, or forget it where that is what
+    is done: a key that was made to read decides nothing."""
+    scope = held.memory.scope
+    own = [home for home in context.consent.homes_of(scope) if context.consent.homes[home] == caller.principal_id]
+    nodes = [node for node in scope.nodes() if not own or any(Pattern(home, subtree=True).covers(node) for home in own)]
+    verb = Verb.MEMORY_FORGET if what in _ENDING else Verb.MEMORY_WRITE
+    return all(caller.region(verb).covers(node) for node in nodes)
 
 
 def check_rev(memory: Memory, rev: int | None) -> None:
