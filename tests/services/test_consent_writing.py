@@ -331,6 +331,42 @@ async def test_j4_what_a_run_was_offered_is_no_evidence_when_it_comes_back(rt: R
     assert await inbox(quiet) == []
 
 
+async def test_j4_what_is_repeated_under_another_key_is_no_evidence_either(rt: Runtime, quiet: Context) -> None:
+    set_(quiet, policy=Preset.AUTOMATIC)
+    told = came_to(await say(rt, quiet, APP, fact("note_a", "Takes tea at noon"), fact("role", "pilot"))).facts
+    offered = [
+        Candidate(
+            memory=f"attribute:{one.id}",
+            rank=1,
+            reason=Reason.KEYWORD,
+            score=1.0,
+            inclusion=Inclusion.INCLUDED,
+            origin="app_written",
+        )
+        for one in told
+    ]
+    run = await runs.open_run(rt, quiet, BOT, NewRun())
+    await runs.offer(rt, quiet, BOT, run.id, runs.Offer(candidates=offered, tokens=1, latency_ms=1))
+    echo = await say(
+        rt,
+        quiet,
+        BOT,
+        fact("note_b", "takes tea at NOON"),
+        fact("habit", "Takes tea at noon"),
+        fact("note_c", "Mara's role is pilot."),
+        fact("rank", "pilot"),  # a word alone says something else under another key
+        fact("habit", "Takes tea at noon", name="Leo"),
+        run=run.id,
+    )
+    assert dropped(echo) == [(0, Drop.KNOWN), (1, Drop.KNOWN), (2, Drop.KNOWN)]
+    assert [(one.key, str(one.entity)) for one in came_to(echo).facts] == [
+        ("rank", "person/mara"),
+        ("habit", "person/leo"),
+    ]
+    mine = await say(rt, quiet, MARA, fact("note_d", "Takes tea at noon"))
+    assert dropped(mine) == []
+
+
 async def test_j4_repeating_never_raises_trust(rt: Runtime, quiet: Context) -> None:
     set_(quiet, policy=Preset.AUTOMATIC)
     await say(rt, quiet, BOT, fact("role", "pilot"))

@@ -23,6 +23,7 @@ from keeps.core.sessions import MAX_TURN_BYTES, RENDERED, Chunk, Role, Session, 
 from keeps.core.text import check_bytes, clean, conceals
 from keeps.core.triples import Triple
 from keeps.services import candidates, proposing, runs
+from keeps.services.echoes import without_echoes
 from keeps.services.incoming import Extraction, Incoming, Left
 from keeps.services.index import Changes, entries_of
 from keeps.services.reconcile import Reconciliation
@@ -376,6 +377,10 @@ class _Write:
             confirmed_by=caller.principal_id if origin is Origin.USER_SAVED else None,
         )
         judged = candidates.judge(self._context, given, request.triples, self._heard.screened, self._now)
+        offered = runs.offered(self._context, request.run) if request.run else frozenset[str]()
+        readable = self._context.sets.readable(caller.region(Verb.MEMORY_READ))
+        if origin is not Origin.USER_SAVED:
+            judged = await without_echoes(self._context, judged, request.triples, offered=offered, readable=readable)
         judged = await candidates.with_room(self._context, given, judged, len(request.triples))
         source = Source(
             kind=request.source_kind,
@@ -392,7 +397,7 @@ class _Write:
             now=self._now,
             known_at=request.observed_at or self._now,
             observed=request.observed_at is not None,
-            readable=self._context.sets.readable(caller.region(Verb.MEMORY_READ)),
+            readable=readable,
             proposed_by=caller.principal_id,
             category=request.category,
             labels=request.labels,
@@ -401,7 +406,7 @@ class _Write:
             waits=judged.waits,
             drops=judged.drops,
             unasked=origin is not Origin.USER_SAVED,
-            offered=runs.offered(self._context, request.run) if request.run else frozenset(),
+            offered=offered,
             # What waits is in no turn that was made of what was kept.
             waiting_source=source if said else replace(source, ref=None),
             asked=request.asked,
