@@ -23,6 +23,8 @@ from keeps.store import facts as store_facts
 from keeps.store import proposals as store_proposals
 from tests.services.asking import Services
 from tests.services.conftest import HandClock, caller
+from tests.services.saying import fact
+from tests.services.saying import say as remembered
 from tests.services.waiting import People, candidate, everything, people, put, scope_of
 
 CANARY = "quokkazanzibar"
@@ -207,6 +209,17 @@ async def test_another_person_sees_nothing_of_it(rt: Runtime, at: People, clock:
     assert await texts(rt, at, jon) == []
     (settled,) = await decide(rt, at.context, jon, [Decision(id=made.id, choice=Choice.KEEP)])
     assert isinstance(settled.error, NotFound)
+
+
+async def test_two_people_of_whom_the_same_is_said_in_one_place_are_two_things(rt: Runtime, at: People) -> None:
+    for name in ("Kim", "Lee"):
+        for key, value in (("likes", "rye"), ("note_breakfast", "A walk before breakfast")):
+            done = await remembered(rt, at.context, at.agent, fact(key, value, name=name), scopes="user/owner")
+            assert done.extraction is not None
+            assert len(done.extraction.proposals) == 1
+    found = await list_inbox(rt, at.context, at.owner, FIRST_PAGE)
+    assert (found.waiting, len(found.page.rows)) == (4, 4)
+    assert {len(item.waiting.all) for item in found.page.rows} == {1}
 
 
 async def test_what_is_shared_waits_for_a_curator(rt: Runtime, at: People, clock: HandClock) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import unicodedata
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
+from keeps.core.access import PrincipalId
 from keeps.core.entities import entity_ref
 from keeps.core.facts import Clocks, Fact, RowId, Source
-from keeps.core.scopes import parse_scopes
+from keeps.core.scopes import ScopePath, parse_scopes
 from keeps.services import suppression
 from keeps.services.runtime import Context
 from keeps.store.commit import Batch
@@ -54,6 +56,22 @@ async def test_a6_the_rejected_text_is_known_again_in_other_letters_and_under_an
     suppression.suppress(batch, context, [fact(SAID)], reason="rejected", by="owner")
     await context.commit(batch)
     assert await suppression.is_suppressed(context, [fact("rye bread"), again]) == ({1} if held else set())
+
+
+async def test_what_is_shared_is_rejected_of_one_alone_and_what_is_ones_own_of_whomever(context: Context) -> None:
+    batch = Batch(at=NOW)
+    suppression.suppress(batch, context, [fact(SAID, scope="team/x")], reason="rejected", by="owner")
+    context.consent.move_in({ScopePath("user/mara"): PrincipalId("mara")})
+    suppression.suppress(batch, context, [fact(SAID)], reason="rejected", by="mara")
+    await context.commit(batch)
+    ben = entity_ref("person", "Ben")
+    again = [
+        fact(SAID, scope="team/x"),
+        replace(fact(SAID, scope="team/x"), entity=ben),
+        replace(fact(SAID, key="note_abc", scope="team/x"), entity=ben),
+        replace(fact(SAID), entity=ben),
+    ]
+    assert await suppression.is_suppressed(context, again) == {0, 3}
 
 
 async def test_a_short_value_is_not_held_back_under_another_key(context: Context) -> None:

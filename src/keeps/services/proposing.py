@@ -109,7 +109,7 @@ class _Room:
     run: int
     day: int
     inbox: int
-    said: set[tuple[str, str, str]]
+    said: set[str]
     slots: dict[tuple[str, str, str], Stub]
 
     def full(self) -> Drop | None:
@@ -124,7 +124,7 @@ class _Room:
         """Count one in."""
         self.run, self.day, self.inbox = self.run - 1, self.day - 1, self.inbox - 1
         if proposal.row is not None:
-            self.said.add(_says(proposal.row))
+            self.said.add(proposal.fingerprint)
 
 
 async def enter(context: Context, batch: Batch, incoming: Incoming, extraction: Extraction) -> None:
@@ -169,7 +169,7 @@ async def enter(context: Context, batch: Batch, incoming: Incoming, extraction: 
 
 
 def _left_out(one: Waiting, place: int, known: Collection[int], room: _Room, *, replaces: bool) -> Drop | None:
-    if place in known or _says(one.row) in room.said:
+    if place in known or one.row.control.fingerprint in room.said:
         return Drop.KNOWN
     why = room.full()
     return None if why is Drop.INBOX_FULL and replaces else why
@@ -207,7 +207,7 @@ async def _room(context: Context, incoming: Incoming) -> _Room:
         run=limits.max_proposals_per_run - await runs.count_proposed(context, run) if run else len(incoming.triples),
         day=limits.max_proposals_per_day - found.lately,
         inbox=limits.max_inbox - len(found.open),
-        said={(stub.scope_set, stub.entity, stub.fingerprint) for stub in found.open},
+        said={stub.fingerprint for stub in found.open},
         slots={stub.slot: stub for stub in found.open if stub.slot and stub.proposed_by == incoming.proposed_by},
     )
 
@@ -225,10 +225,6 @@ def cohort(context: Context, scope: Scope) -> frozenset[str]:
 def _slot(row: Row) -> tuple[str, str, str]:
     assert isinstance(row, Fact)
     return (row.scope.id, str(row.entity), chain_key(row.key, row.value, row.category, row.id))
-
-
-def _says(row: Row) -> tuple[str, str, str]:
-    return (row.scope.id, str(row.entity) if isinstance(row, Fact) else "", row.control.fingerprint)
 
 
 def _add_conflict(batch: Batch, incoming: Incoming, one: Waiting) -> None:

@@ -377,10 +377,11 @@ def entities_of(row: Row) -> tuple[EntityRef, ...]:
 
 
 def fingerprint_of(context: Context, row: Row) -> str:
-    """A keyed hash of what a row says, by which the same is known when it comes again. The key of a note says nothing:
-    each has one of its own."""
+    """A keyed hash of what a row says and of whom, by which the same is known when it comes again. The key of a note
+    says nothing: each has one of its own."""
     slot = row.key if isinstance(row, Fact) and not row.key.startswith(summaries.NOTE_PREFIX) else ""
-    return context.fold_key(f"{row.scope.id} {slot} {texts_of(row)[0]}")
+    named = " ".join(map(str, entities_of(row)))
+    return context.fold_key(f"{row.scope.id} {named} {slot} {texts_of(row)[0]}")
 
 
 def texts_of(row: Row) -> list[str]:

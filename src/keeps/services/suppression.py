@@ -21,15 +21,18 @@ def marks_of(context: Context, row: Row) -> list[str]:
     """The hashes by which what a row says is known again: by where it would stand and what it says there, by its
     sentence, and, when its value is a sentence itself, by that. Case, spaces and forms of letters make no difference.
 
-    What is one person's is known again everywhere under their home; what is shared, in the same scopes.
+    What is one person's is known again everywhere under their home; what is shared, in the same scopes, and of the
+    same entity: a no about one is no no about the others there.
     """
     where = _where(context, row)
-    said = [f"{where} says {fold(row.summary)}"]
+    shared = isinstance(row, Fact) and context.consent.person_of(row.scope.nodes()) is None
+    told = f"{where} of {row.entity}" if isinstance(row, Fact) and shared else where
+    said = [f"{told} says {fold(row.summary)}"]
     if isinstance(row, Fact):
         value = fold(row.value)
         said.append(f"{where} holds {row.entity} {row.key} {value}")
         if len(value.split()) >= _SENTENCE_WORDS:
-            said.append(f"{where} says {value}")
+            said.append(f"{told} says {value}")
     elif isinstance(row, Relation):
         said.append(f"{where} holds {row.subject} {row.label} {row.object}")
     return list(dict.fromkeys(context.fold_key(each) for each in said))

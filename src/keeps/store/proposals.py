@@ -193,12 +193,10 @@ async def due(db: Db, sets: ScopeSets, now: datetime, *, limit: int) -> list[Pro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stub:
-    """A proposal without what it says. `entity`: of the fact it would become, else empty; `slot`: the scope set, the
-    entity and the chain of that fact."""
+    """A proposal without what it says. `slot`: the scope set, the entity and the chain of the fact it would become."""
 
     id: str
     scope_set: str
-    entity: str
     fingerprint: str
     proposed_by: str
     slot: tuple[str, str, str] | None
@@ -236,7 +234,6 @@ def _stub(row: Record) -> Stub:
     return Stub(
         id=key_of(row["id"]),
         scope_set=row["scope_set"],
-        entity=row.get("entity") or "",
         fingerprint=row.get("fingerprint") or "",
         proposed_by=row["proposed_by"],
         slot=slot,
