@@ -16,6 +16,7 @@ from keeps.core.facts import TRUST, Clocks, Control, Origin, Row, RowId, Source,
 from keeps.core.kinds import INSTRUCTION
 from keeps.core.modes import Include
 from keeps.core.packing import LOOSEST, Budget, Unconfirmed, check_budget, tokens_of
+from keeps.core.policy import Why
 from keeps.core.runs import Candidate, Inclusion
 from keeps.core.scopes import Lens, Scope
 from keeps.core.sessions import Turn
@@ -229,7 +230,7 @@ async def _guesses(context: Context, readable: Collection[str], request: Recall,
     hits: list[Hit] = []
     for proposal in found:
         row = proposal.row
-        if row is None or not _is_meant(row, request):
+        if row is None or proposal.reason == Why.RETIRE or not _is_meant(row, request):
             continue
         share = len(asked & words.bag(row.summary, stemmer()).counts.keys()) / max(1, len(asked))
         if share > 0.0 and share >= floor:

@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 
 from keeps.core.access import Caller, Verb
 from keeps.core.audit import Entry
-from keeps.core.errors import Forbidden, IllegalTransition, NotFound, StaleHead, StaleRevision
+from keeps.core.errors import Conflict, Forbidden, IllegalTransition, Limited, NotFound, StaleHead, StaleRevision
 from keeps.core.facts import Row, RowId, Status
 from keeps.core.memories import Memory, life_of, of_proposal, of_row
 from keeps.core.policy import Preset, Why
 from keeps.core.proposals import Proposal
 from keeps.core.status import Move
-from keeps.services import erase, standing
+from keeps.services import erase, proposing, standing
 from keeps.services.index import Changes, entry_of
 from keeps.services.reconcile import fingerprint_of, texts_of
 from keeps.services.runtime import MAX_REPLANS, Context, Runtime, new_id
@@ -155,7 +155,8 @@ async def retire(rt: Runtime, context: Context, caller: Caller, memory_id: str, 
             raise Forbidden("memory:forget is not held over the scope of this memory")
         automatic = context.consent.settings.policy is Preset.AUTOMATIC
         if row.control.user_confirmed and not by_person and not automatic:
-            return await _ask_to_retire(rt, context, caller, row)
+            async with context.alone_on({proposing.INBOX}):
+                return await _ask_to_retire(rt, context, caller, row)
         now = rt.clock()
         changed = moved(
             row, Status.EXPIRED, by=caller.principal_id, reason="user" if by_person else "agent:retire", at=now
@@ -166,13 +167,21 @@ async def retire(rt: Runtime, context: Context, caller: Caller, memory_id: str, 
 
 
 async def _ask_to_retire(rt: Runtime, context: Context, caller: Caller, row: Row) -> Memory:
-    """The question whether to stop using something; the one that waits already, when there is one."""
+    """The question whether to stop using something; the one that waits already, when there is one.
+
+    Raises: Conflict when the person said no to it lately, Limited when their inbox is full.
+    """
     target = store_rows.ref_of(row)
     waiting = await store_proposals.list_open(context.db, context.sets, {row.scope.id}, limit=500)
     asked = next((one for one in waiting if one.reason == Why.RETIRE and one.conflicts_with == target), None)
     if asked is not None:
         return of_proposal(asked, row.scope)
     now = rt.clock()
+    lately = now - timedelta(days=context.consent.settings.proposal_ttl_days)
+    if await store_proposals.refused(context.db, target, Why.RETIRE, since=lately):
+        raise Conflict("the person was asked lately whether to stop using this, and said no: do not ask again")
+    if (full := await proposing.has_room(context, row.scope, now)) is not None:
+        raise Limited(f"the inbox of this person takes no more now ({full}): try again when they have decided")
     batch = Batch(at=now)
     question_id = new_id()
     question = Proposal(

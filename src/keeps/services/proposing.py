@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from keeps.core import summaries
@@ -210,6 +210,15 @@ async def _room(context: Context, incoming: Incoming) -> _Room:
         said={stub.fingerprint for stub in found.open},
         slots={stub.slot: stub for stub in found.open if stub.slot and stub.proposed_by == incoming.proposed_by},
     )
+
+
+async def has_room(context: Context, scope: Scope, now: datetime) -> Drop | None:
+    """Why no further question fits into the inbox a scope shares, or None. Hold `INBOX` until the commit."""
+    limits = context.consent.settings.writes
+    found = await store_proposals.stubs(context.db, cohort(context, scope), since=now - _A_DAY)
+    if found.lately >= limits.max_proposals_per_day:
+        return Drop.DAY_FULL
+    return Drop.INBOX_FULL if len(found.open) >= limits.max_inbox else None
 
 
 def cohort(context: Context, scope: Scope) -> frozenset[str]:

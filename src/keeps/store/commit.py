@@ -7,11 +7,15 @@ from datetime import datetime
 from typing import Any, Final, LiteralString
 
 from keeps.core.audit import Entry
+from keeps.core.facts import Status
 from keeps.store.db import Db, RecordID
 from keeps.store.rows import Record, key_of
 
 ANEW: Final = "finder:anew"
 """Among the rows of a change: an index that missed it is built anew, so that it keeps nothing of what was erased."""
+
+
+_OUT_OF_USE: Final = frozenset({Status.SUPERSEDED, Status.EXPIRED})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,6 +29,7 @@ class Batch:
     `patches`: `{id, set}`, rows that change; a field set to `None` is removed.
     `puts`: whole rows written over what was there; `deletes`: ids of rows that go, with their edges.
     `vectors`: rows, as `table:id`, whose vectors go, also those that come while this is prepared.
+    `settled`: rows, as `table:id`, that go out of use: whoever asked whether to stop using them has the answer.
     `entries`: what the audit says of this commit; `audits`: the same as sealed rows, made when it is its turn.
     """
 
@@ -52,12 +57,15 @@ class Batch:
     deletes: list[RecordID] = field(default_factory=list[RecordID])
     vectors: list[str] = field(default_factory=list[str])
     jobs: list[Record] = field(default_factory=list[Record])
+    settled: list[str] = field(default_factory=list[str])
     audits: list[Record] = field(default_factory=list[Record])
     entries: list[Entry] = field(default_factory=list[Entry])
 
     def patch(self, record_id: RecordID, **changes: Any) -> None:
         """Change some fields of a row."""
         self.patches.append({"id": record_id, "set": changes})
+        if changes.get("status") in _OUT_OF_USE:
+            self.settled.append(f"{record_id.table_name}:{key_of(record_id)}")
 
     def touch(self, record_id: RecordID) -> None:
         """Name a row that followers must look at again."""
@@ -110,6 +118,12 @@ _PARTS: Final[tuple[tuple[str, LiteralString], ...]] = (
     ("relations", "INSERT RELATION INTO relates_to $relations RETURN NONE;"),
     ("actions", "INSERT INTO action $actions RETURN NONE;"),
     ("patches", "FOR $x IN $patches { UPDATE $x.id MERGE $x.set RETURN NONE };"),
+    (
+        "settled",
+        "UPDATE proposal SET status = 'superseded', row = {}, names = NONE, status_by = 'service', status_at = $at,"
+        " rev = (rev ?? 1) + 1 WHERE conflicts_with IN $settled AND reason = 'retire' AND status = 'proposed'"
+        " RETURN NONE;",
+    ),
     ("uncertainties", "INSERT INTO uncertainty $uncertainties RETURN NONE;"),
     ("proposals", "INSERT INTO proposal $proposals RETURN NONE;"),
     ("creates", "FOR $x IN $creates { CREATE $x.id CONTENT $x.row RETURN NONE };"),

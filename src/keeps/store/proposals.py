@@ -178,6 +178,18 @@ async def list_open(
     return [from_row(row, sets) for row in found if row["scope_set"] in sets]
 
 
+async def refused(db: Db, conflicts_with: str, reason: str, *, since: datetime) -> bool:
+    """True when a person said no to such a proposal about a row since then."""
+    (found,) = await db.run(
+        "SELECT VALUE id FROM proposal WHERE conflicts_with = $row AND reason = $reason AND status = 'rejected'"
+        " AND status_at >= $since LIMIT 1 TIMEOUT 5s;",
+        row=conflicts_with,
+        reason=reason,
+        since=since,
+    )
+    return bool(found)
+
+
 async def due(db: Db, sets: ScopeSets, now: datetime, *, limit: int) -> list[Proposal]:
     """Proposals that wait although their time is over, the first over first."""
     (found,) = await db.run(
