@@ -335,6 +335,21 @@ def _own_end(fact: Fact) -> datetime | None:
     return fact.clocks.valid_until if fact.clocks.close_known_at is None else fact.clocks.open_until
 
 
+def correct(old: Fact, decided: Plan) -> tuple[Fact, Plan] | None:
+    """`old` closed by what a person put in its place, and the plan that says so too; None when the plan closes it
+    already, or leaves it as the value itself.
+
+    A value that stood before stays what it is; only a new one points back at what it took the place of.
+    """
+    new = decided.opened or decided.confirmed
+    if new is None or old.id in {new.id, *(changed.id for changed in decided.changed)}:
+        return None
+    if decided.opened is not None and new.supersedes is None:
+        closed, opened = _link(old, new)
+        return closed, replace(decided, opened=opened, corrected=(old, opened))
+    return close(old, new), decided
+
+
 def _link(old: Fact, new: Fact) -> tuple[Fact, Fact]:
     """`old` closed by `new`, and `new` pointing back."""
     return close(old, new), replace(new, supersedes=old.id)

@@ -60,6 +60,13 @@ class Chain:
         """Take a live contender in."""
         self.beside.setdefault(fold(fact.value), {})[fact.id] = fact
 
+    def leave(self, fact: Fact) -> None:
+        """Let a value go that another took the place of."""
+        if self.head is not None and self.head.id == fact.id:
+            self.head = None
+        self.beside.get(fold(fact.value), {}).pop(fact.id, None)
+        self.moved = True
+
     def twins(self, value: str) -> tuple[Fact, ...]:
         """The contenders that hold `value`."""
         return tuple(self.beside.get(fold(value), {}).values())
@@ -91,10 +98,11 @@ class Chains:
         triples: Iterable[Triple],
         entities: Sequence[EntityRef],
         readable: frozenset[str],
+        corrected: Sequence[Fact] = (),
     ) -> dict[EntityRef, list[store_entities.Presence]]:
-        """Read the chains `triples` may touch, in both pillars, and where `entities` are known."""
-        records: dict[str, RecordID] = {}
-        slots: dict[str, tuple[EntityRef, str]] = {}
+        """Read the chains `triples` may touch in both pillars, those of `corrected`, and where `entities` are known."""
+        records = {str(_record(fact)): _record(fact) for fact in corrected}
+        slots: dict[str, tuple[EntityRef, str]] = {str(_record(fact)): (fact.entity, fact.key) for fact in corrected}
         for triple in triples:
             if triple.family is not Family.ATTRIBUTE or triple.key is None:
                 continue

@@ -294,16 +294,27 @@ def _equal_rules(query: str, rules: Sequence[Record]) -> list[Record]:
 
 
 def _units(rows: Iterable[Record]) -> list[Unit]:
-    """Rows as memories, newest first: all versions of a chain are one."""
+    """Rows as memories, newest first: all versions of a chain are one, with what a person corrected into it."""
     units: dict[object, Unit] = {}
+    rows = list(rows)
+    facts = {ref_of_row(row): row for row in rows if _is_fact(row)}
     for row in rows:
-        name = store_named.chain_name(row) if _is_fact(row) else ref_of_row(row)
+        name = store_named.chain_name(_latest(row, facts)) if _is_fact(row) else ref_of_row(row)
         unit = units.setdefault(name, Unit())
         if ref_of_row(row) not in {ref_of_row(known) for known in unit.rows}:
             unit.rows.append(row)
     dated = [unit for unit in units.values() if unit.known_at is not None]
     dated.sort(key=lambda unit: (unit.known_at, ref_of_row(unit.rows[0])), reverse=True)
     return [*dated, *(unit for unit in units.values() if unit.known_at is None)]
+
+
+def _latest(row: Record, facts: Mapping[str, Record]) -> Record:
+    """What took the place of a row in the end, as far as it is there."""
+    seen: set[str] = set()
+    while (later := f"attribute:{row.get('superseded_by')}") in facts and later not in seen:
+        seen.add(later)
+        row = facts[later]
+    return row
 
 
 def _distinct(units: Iterable[Unit]) -> list[Unit]:

@@ -80,6 +80,7 @@ async def _keep(
         await candidates.refuse_secrets([triple], (), None)
     if on_conflict is OnConflict.KEEP_BOTH:
         triple = await _beside(context, row, triple)
+    instead = await _conflicting(context, proposal) if on_conflict is OnConflict.REPLACE else None
     incoming = Incoming(
         triples=[triple],
         ids={0: proposal.id},
@@ -94,6 +95,7 @@ async def _keep(
         category=row.category,
         labels=row.labels,
         metadata=row.metadata,
+        corrects={0: instead} if instead is not None else {},
     )
     extraction = await Reconciliation(context, incoming, batch, changes).run()
     kept = _only(extraction)
@@ -160,6 +162,15 @@ async def _beside(context: Context, row: Row, triple: Triple) -> Triple:
     versions = await store_facts.versions_in(context.db, row.scope, [(row.entity, key) for key in keys])
     taken = {fact.key for fact in versions}
     return replace(triple, key=next((key for key in keys if key not in taken), triple.key))
+
+
+async def _conflicting(context: Context, proposal: Proposal) -> Fact | None:
+    """The value a proposal was held against, while it is in use."""
+    target = (proposal.conflicts_with or "").partition(":")[2]
+    row = await store_memories.find_row(context.db, context.sets, target) if target else None
+    if not isinstance(row, Fact) or row.scope.id != proposal.scope_set:
+        return None
+    return row if row.control.status is Status.CONFIRMED and row.superseded_by is None else None
 
 
 def _only(extraction: Extraction) -> Row:

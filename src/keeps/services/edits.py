@@ -67,7 +67,8 @@ async def edit(
         said = check_text(change.text, check_kind(changed.control.kind, context.consent.settings))
         if fold(said) == fold(changed.value):
             return await _rewrite(context, caller, row, replace(changed, value=said), now)
-        return await _say_anew(context, caller, held, changed, said, now)
+        assert isinstance(row, Fact)
+        return await _say_anew(context, caller, held, (row, changed), said, now)
 
     return await moves.alone(rt, context, memory_id, act, rev=rev)
 
@@ -116,9 +117,13 @@ async def _rewrite(context: Context, caller: Caller, before: Row, after: Row, no
     return of_row(after, now)
 
 
-async def _say_anew(context: Context, caller: Caller, held: Held, row: Fact, said: str, now: datetime) -> Memory:
-    """Commit a new version in the person's own words; it enters the record where everything does."""
+async def _say_anew(
+    context: Context, caller: Caller, held: Held, edited: tuple[Fact, Fact], said: str, now: datetime
+) -> Memory:
+    """Commit a new version in the person's own words; it enters the record where everything does, and closes the one
+    before, also where its key holds many values. `edited`: the row as it stands, and with what else was changed."""
     batch, changes = Batch(at=now), Changes()
+    before, row = edited
     control = confirming.agreed(context, row.control, held.actor, caller, now, reworded=True)
     triple = replace(triple_of(row, {}), value=said, valid_from=None, confidence=None, source_clause=None)
     (found,) = await candidates.refuse_secrets([triple], (), None)
@@ -137,6 +142,7 @@ async def _say_anew(context: Context, caller: Caller, held: Held, row: Fact, sai
         category=row.category,
         labels=row.labels,
         metadata=row.metadata,
+        corrects={0: before},
     )
     extraction = await Reconciliation(context, incoming, batch, changes).run()
     kept = extraction.facts[0]

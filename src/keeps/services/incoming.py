@@ -30,7 +30,8 @@ class Incoming:
 
     `unasked`: nobody vouches for them, so what a person rejected or forgot stays out, and what was `offered` in this
     run, as `table:id`, is not heard again. `waiting_source`: where those that wait come from, if not from `source`.
-    `asked`: the person asked in a conversation that it be kept.
+    `asked`: the person asked in a conversation that it be kept. `corrects`: by the place of a triple, the value that a
+    person put it in the place of, which it closes whatever else its key holds.
     """
 
     triples: Sequence[Triple]
@@ -53,6 +54,7 @@ class Incoming:
     offered: frozenset[str] = frozenset()
     waiting_source: Source | None = None
     asked: bool = False
+    corrects: Mapping[int, Fact] = field(default_factory=dict[int, Fact])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

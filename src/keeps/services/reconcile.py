@@ -23,7 +23,7 @@ from keeps.core.facts import (
     Status,
 )
 from keeps.core.policy import Drop, Why
-from keeps.core.supersession import Doubt, conflict, plan, same_value
+from keeps.core.supersession import Doubt, conflict, correct, plan, same_value
 from keeps.core.triples import Family, Triple
 from keeps.core.validity import live
 from keeps.finder.base import Name
@@ -92,7 +92,11 @@ class Reconciliation:
                 if named is not None:
                     self._names.setdefault(named.ref, named.name)
         known = await self._chains.read(
-            self._context, self._in.triples, list(self._names), self._in.readable | {self._in.scope.id}
+            self._context,
+            self._in.triples,
+            list(self._names),
+            self._in.readable | {self._in.scope.id},
+            list(self._in.corrects.values()),
         )
         await self._twins.read(self._context, self._in.scope, self._in.triples)
         for ref, seen in known.items():
@@ -173,6 +177,10 @@ class Reconciliation:
         if decided.confirmed is not None and store_rows.ref_of(decided.confirmed) in self._in.offered:
             self._drop(number, Drop.KNOWN)  # An echo: heard again it would be no evidence.
             return
+        corrected = None
+        if (old := self._in.corrects.get(number)) is not None and (found := correct(old, decided)) is not None:
+            corrected, decided = found
+            self._keep(corrected)
         for changed in decided.changed:
             self._keep(changed)
         if decided.confirmed is not None:
@@ -184,6 +192,8 @@ class Reconciliation:
         if decided.restored is not None:
             self._keep(decided.restored, fresh=True)
         chain.move(decided)
+        if corrected is not None and corrected.category is not Category.CONTEXT:
+            self._chains.of(corrected).leave(corrected)
         if decided.corrected is not None:
             self.extraction.corrections.append(decided.corrected)
         if decided.proposed is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, LiteralString
@@ -10,7 +10,7 @@ from typing import Final, LiteralString
 from keeps.core.erasure import Presence
 from keeps.store.db import Db
 from keeps.store.erasing import READ_S, read
-from keeps.store.rows import Record
+from keeps.store.rows import Record, key_of
 
 
 async def by_hash(db: Db, folded: str, scope_sets: Collection[str]) -> list[Record]:
@@ -121,11 +121,32 @@ _OF_ENTITY: Final[tuple[LiteralString, ...]] = (
 
 
 async def versions_with(db: Db, facts: Sequence[Record]) -> list[Record]:
-    """Every version of the chains that `facts` belong to, retired ones too."""
-    wanted = {chain_name(row) for row in facts}
+    """Every version of the chains that `facts` belong to, retired ones too, and those that a person put others in the
+    place of: what took the place of `facts`, and what all of these took the place of."""
     entities = sorted({row["entity"] for row in facts})
     found = await read(db, "SELECT * FROM attribute WHERE entity IN $ids TIMEOUT 30s;", entities)
-    return [row for row in found if chain_name(row) in wanted]
+    by_key = {key_of(row["id"]): row for row in found}
+    later = {key for row in facts for key in _successors(row, by_key)}
+    wanted = {chain_name(row) for row in [*facts, *(by_key[key] for key in later)]}
+    versions = {key: row for key, row in by_key.items() if chain_name(row) in wanted}
+    closed_by: dict[str, list[str]] = {}
+    for key, row in by_key.items():
+        closed_by.setdefault(row.get("superseded_by") or "", []).append(key)
+    open_ends = list(versions)
+    while open_ends:
+        earlier = [key for key in closed_by.get(open_ends.pop(), ()) if key not in versions]
+        versions.update((key, by_key[key]) for key in earlier)
+        open_ends += earlier
+    return list(versions.values())
+
+
+def _successors(row: Record, by_key: Mapping[str, Record]) -> list[str]:
+    """What took the place of a row, one after the other."""
+    found: list[str] = []
+    while (key := row.get("superseded_by") or "") in by_key and key not in found:
+        found.append(key)
+        row = by_key[key]
+    return found
 
 
 def chain_name(row: Record) -> tuple[str, str, str, str]:
