@@ -84,7 +84,7 @@ async def place_in(at: House) -> Place:
     assert done.extraction is not None
     assert first.extraction is not None
     row = done.extraction.facts[0]
-    refs = {
+    refs: dict[str, str] = {
         "attribute": row.id,
         "relates_to": done.extraction.relations[0].id,
         "action": done.extraction.actions[0].id,

@@ -14,8 +14,8 @@ from keeps.core.access import Caller
 from keeps.core.errors import Invalid, Unprocessable
 from keeps.core.replies import ReplyKey
 from keeps.http.idempotency import Answer, Reservations, claim_of, reply_key
-from keeps.http.shell import SETTINGS_VERSION
-from keeps.services import access, replies, settings
+from keeps.http.shell import MEMORY_OFF, SETTINGS_VERSION
+from keeps.services import access, replies, settings, sight
 from keeps.services.access import ManagementCaller
 from keeps.services.runtime import Context, Runtime
 from keeps.wire.base import WireOut, bare_id
@@ -135,6 +135,7 @@ async def data_call(request: Request, context: str) -> Call:
     session = await access.authenticate(rt, context, bearer(request), on_behalf_of(request))
     await settings.fresh(rt, session.context)
     request.scope["state"][SETTINGS_VERSION] = session.context.consent.settings.version
+    request.scope["state"][MEMORY_OFF] = sight.is_off(session.context, session.caller)
     return Call(rt=rt, context=session.context, caller=session.caller, request=request)
 
 

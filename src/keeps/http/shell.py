@@ -28,8 +28,20 @@ SETTINGS_HEADER: Final = "X-Keeps-Settings-Version"
 """On every reply of a context: the version of the settings it was made under."""
 SETTINGS_VERSION: Final = "settings_version"
 """In the state of a request: that version."""
+MEMORY_HEADER: Final = "X-Keeps-Memory"
+"""`off` on every reply to somebody for whom memory is switched off: it looks as if nothing were remembered."""
+MEMORY_OFF: Final = "memory_off"
+"""In the state of a request: that it is."""
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_EXPOSED: Final = (TRACE_HEADER, "Retry-After", "Idempotency-Replayed", "ETag", PENDING_HEADER, SETTINGS_HEADER)
+_EXPOSED: Final = (
+    TRACE_HEADER,
+    "Retry-After",
+    "Idempotency-Replayed",
+    "ETag",
+    PENDING_HEADER,
+    SETTINGS_HEADER,
+    MEMORY_HEADER,
+)
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _MAX_VERSION_CHARS: Final = 64
 MAX_HEAD_BYTES: Final = 64 * 1024
@@ -191,6 +203,8 @@ class _Reply:
             headers[TRACE_HEADER] = self._scope["state"].get("trace_id") or request_id(self._scope)
             if (settings := self._scope["state"].get(SETTINGS_VERSION)) is not None:
                 headers[SETTINGS_HEADER] = str(settings)
+            if self._scope["state"].get(MEMORY_OFF):
+                headers[MEMORY_HEADER] = "off"
             if self._scope["state"].get(CLOSES):
                 headers["Connection"] = "close"
             headers.setdefault("X-Content-Type-Options", "nosniff")

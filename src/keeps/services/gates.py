@@ -117,7 +117,7 @@ def kind_in(row: Row | Turn) -> str:
 
 def topics_of(row: Row | Turn, text: str) -> frozenset[str]:
     """The sensitive topics of a row; those of what was said are in its text alone."""
-    return _topics_in(text) if isinstance(row, Turn) else row.control.topics
+    return topics_in_passage(text) if isinstance(row, Turn) else row.control.topics
 
 
 _PASSAGES_KNOWN: Final = 16_384
@@ -126,7 +126,7 @@ _known: dict[bytes, frozenset[str]] = {}
 """Topics of passages that were looked at, by a keyed hash of their text: the text itself is not kept here."""
 
 
-def _topics_in(text: str) -> frozenset[str]:
+def topics_in_passage(text: str) -> frozenset[str]:
     """The sensitive topics of a passage. Looking for them costs more than all else that is done with a hit."""
     name = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, key=_KEY).digest()
     found = _known.get(name)

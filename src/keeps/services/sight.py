@@ -19,7 +19,7 @@ from keeps.core.sight import Sight
 from keeps.core.uncertainties import Uncertainty
 from keeps.core.validity import offered
 from keeps.services.consent import NOTHING_SAID, Consent
-from keeps.services.gates import PASSAGE, is_own
+from keeps.services.gates import PASSAGE, is_own, topics_in_passage
 from keeps.services.runtime import Context
 from keeps.store import entities as store_entities
 from keeps.store import facts as store_facts
@@ -78,7 +78,7 @@ def hears(sight: Sight, turn: Turn, *, own: bool) -> bool:
         return True
     if not sight.shows_kind(turn.scope, PASSAGE):
         return False
-    return own or (not turn.taint and not sight.hides_topics(screen.topics_of(turn.content)))
+    return own or (not turn.taint and not sight.hides_topics(topics_in_passage(turn.content)))
 
 
 async def presences(context: Context, sight: Sight, refs: Sequence[EntityRef]) -> dict[EntityRef, list[Presence]]:
