@@ -295,6 +295,19 @@ async def test_h8_a_pause_keeps_memory_from_agents_and_not_from_the_person(
     assert len(texts(await ask(rt, context, "Who likes black tea?", min_score=0.0))) == 7
 
 
+async def test_h8_a_block_keeps_what_is_paused_out_with_the_persons_own_key_too(rt: Runtime, context: Context) -> None:
+    await likes(rt, context, "green tea")
+    assert texts(await ask(rt, context, "What does Mara like?", who=PERSON)) == ["Mara likes green tea."]
+    decide(context, pauses=(Pause(using=True),))
+    paused = await ask(rt, context, "What does Mara like?", who=PERSON)
+    assert (paused.text, texts(paused), reasons(paused)) == ("", [], {Inclusion.DROPPED_PAUSED})
+    assert len((await Services(rt, context, PERSON).recall("What does Mara like?")).hits) == 1
+    decide(context, apps={PERSON.principal_id: App(use=False)})
+    assert (await ask(rt, context, "What does Mara like?", who=PERSON)).text == ""
+    decide(context, apps={PERSON.principal_id: App(kinds=frozenset({"goal"}))})
+    assert reasons(await ask(rt, context, "What does Mara like?", who=PERSON)) == {Inclusion.DROPPED_KIND}
+
+
 async def test_h8_a_saving_pause_is_no_pause_of_use(rt: Runtime, context: Context) -> None:
     await likes(rt, context, "green tea")
     decide(context, pauses=(Pause(saving=True),))

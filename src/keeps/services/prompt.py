@@ -16,6 +16,7 @@ from keeps.core.fence import Note
 from keeps.core.kinds import INSTRUCTION, KINDS, NOT_FOLLOWED
 from keeps.core.packing import Budget, Item, Packed, Tainted, Unconfirmed, pack, tokens_of
 from keeps.core.runs import Candidate, Inclusion, Reason
+from keeps.core.scopes import Scope
 from keeps.core.sessions import Turn
 from keeps.services.gates import PASSAGE, Gates, is_sensitive, kind_in, topics_of
 from keeps.services.reading import Hit
@@ -47,7 +48,8 @@ class Entry:
 class Prompt(Gates):
     """The gates of a prompt, and what was chosen for it once the search is done.
 
-    They hold for a person who asks about their own memory too: a prompt is read by a model.
+    They hold for a person who asks about their own memory too: a prompt is read by a model, and whose key it was made
+    with does not change who reads it.
     """
 
     def __init__(self, context: Context, caller: Caller, *, query: str, now: datetime, budget: Budget) -> None:
@@ -59,6 +61,9 @@ class Prompt(Gates):
         self._always: list[Hit] = []
         self.packed = Packed()
         self.refused: list[tuple[Hit, Inclusion]] = []
+
+    def _is_own(self, scope: Scope) -> bool:
+        return False
 
     def refuses(self, row: Row | Turn, text: str, score: float) -> Inclusion | None:
         if row.id in self._hidden:
