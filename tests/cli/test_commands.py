@@ -62,6 +62,18 @@ def test_a_fact_is_corrected_and_its_history_stays(desk: Desk) -> None:
     ]
 
 
+def test_a_value_beside_others_is_said_to_stand_there_and_the_one_asked_for_comes_first(desk: Desk) -> None:
+    assert "beside" not in desk("remember", "--fact", "Bo", "likes", "rye bread").out
+    first = desk("remember", "--fact", "Bo", "likes", "green tea", "--json").json["extraction"]["attributes"][0]["id"]
+    assert "likes = plums (beside: green tea, rye bread)" in desk("remember", "--fact", "Bo", "likes", "plums").out
+    lines = desk("show", f"attribute:{first}").out.splitlines()
+    assert [line for line in lines if not line.startswith(" ")] == [
+        "person/bo likes = green tea",
+        "person/bo likes = plums",
+        "person/bo likes = rye bread",
+    ]
+
+
 def test_a_fact_may_be_about_any_type(desk: Desk) -> None:
     desk("remember", "--fact", "organisation/North Port", "harbour_master", "Ilse")
     assert "North Port organisation/north port" in desk("entities", "--type", "organisation").out

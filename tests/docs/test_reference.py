@@ -16,6 +16,7 @@ from pydantic_core import PydanticUndefined
 from keeps.cli.codes import exit_code_of
 from keeps.config import Config
 from keeps.core import contexts, errors, setting_keys
+from keeps.core.cardinality import MANY_VALUED
 from keeps.core.errors import KeepsError
 from keeps.core.fence import LABELS, PASSAGE_LABEL
 from keeps.core.policy import Preset
@@ -188,6 +189,15 @@ def test_every_member_we_added_exists(api: Api) -> None:
 
 
 # --- the command line ------------------------------------------------------------------------------------
+
+
+def test_every_key_that_holds_several_values_is_on_the_page_once() -> None:
+    shown = [
+        key.strip("` ")
+        for row in rows("library.md", below="Keys that hold several values")
+        for key in row[1].split(",")
+    ]
+    assert sorted(shown) == sorted(MANY_VALUED)
 
 
 def test_every_label_is_on_the_page_with_its_meaning() -> None:

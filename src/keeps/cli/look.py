@@ -108,11 +108,10 @@ def tell(console: Console, found: InspectOut) -> None:
     if found.history is not None:
         if found.current is None:
             console.print("No value now.")
-        tell_facts(console, found.history)
+        asked = [found.attribute] if found.attribute is not None else []
+        tell_facts(console, [*asked, *(row for row in found.history if row.id not in {one.id for one in asked})])
     else:
         tell_facts(console, found.attributes or [])
-    if found.attribute is not None:
-        tell_facts(console, [found.attribute])
     one = [found.relation] if found.relation else []
     for relation in [*(found.relations or []), *(found.matches or []), *one]:
         ends = (relation.subject.removeprefix("entity:"), relation.object.removeprefix("entity:"))

@@ -10,9 +10,12 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
+from keeps.cli.look import shortened
 from keeps.cli.reach import Reach, Reaching, moment, said
 from keeps.client import Client
+from keeps.core.cardinality import is_many_valued
 from keeps.core.entities import EntityType, normalise_type, parse_ref
+from keeps.core.errors import KeepsError
 from keeps.core.summaries import NOTE_PREFIX
 from keeps.wire.facts import WAITING, FactsOut
 
@@ -62,9 +65,13 @@ def remember(
     # Whoever owns the folder may end while this is under way: then it is asked again, of the next one.
     given["idempotency_key"] = secrets.token_hex(_REPEAT_BYTES)
 
+    beside: dict[str, list[str]] = {}
+
     async def work(memory: Client) -> FactsOut:
         if fact is not None:
-            return await memory.remember(triples=[fact_of(*fact)], **given)  # pyright: ignore[reportArgumentType]
+            done = await memory.remember(triples=[fact_of(*fact)], **given)  # pyright: ignore[reportArgumentType]
+            beside.update(await _beside(memory, done))
+            return done
         assert said_text is not None
         if as_turn:
             return await memory.remember(said_text, infer="none", **given)  # pyright: ignore[reportArgumentType]
@@ -72,7 +79,7 @@ def remember(
         return await memory.remember(triples=[triple], **given)  # pyright: ignore[reportArgumentType]
 
     done = reach.ask(work, creates=True)
-    reach.show(done, lambda console: _tell(console, done))
+    reach.show(done, lambda console: _tell(console, done, beside))
 
 
 async def note_of(memory: Client, text: str) -> dict[str, object]:
@@ -91,7 +98,25 @@ def fact_of(who: str, key: str, value: str) -> dict[str, object]:
     return {"entity": {"type": EntityType.PERSON.value, "name": who}, "key": key, "value": value}
 
 
-def _tell(console: Console, done: FactsOut) -> None:
+async def _beside(memory: Client, done: FactsOut) -> dict[str, list[str]]:
+    """The other values in force of keys that hold several, by the id of the fact that was saved."""
+    found: dict[str, list[str]] = {}
+    for fact in done.extraction.attributes if done.extraction is not None else ():
+        if not is_many_valued(fact.key):
+            continue
+        try:
+            held = await memory.inspect(f"attribute:{fact.entity_id.removeprefix('entity:')}/{fact.key}")
+        except KeepsError:
+            continue  # Who may only write is not told what is there.
+        found[fact.id] = [
+            row.value
+            for row in held.history or ()
+            if row.id != fact.id and row.superseded_by is None and row.valid_until is None
+        ]
+    return found
+
+
+def _tell(console: Console, done: FactsOut, beside: Mapping[str, Sequence[str]]) -> None:
     for left in done.dropped or ():
         console.print(said(f"Not kept: what was said ({left.reason})", "yellow"))
     for name in done.removed or ():
@@ -107,6 +132,8 @@ def _tell(console: Console, done: FactsOut) -> None:
         line = said(f"Saved: {about} {fact.key} = {fact.value}")
         if (fact.entity_id, fact.key) in corrected:
             line += said(f" (was: {corrected[fact.entity_id, fact.key]})", "dim")
+        if others := beside.get(fact.id):
+            line += said(f" (beside: {shortened(', '.join(others))})", "dim")
         console.print(line)
         console.print(said(f"  attribute:{about}/{fact.key}", "dim"))
     waiting = [proposal.text for proposal in found.proposals or ()]
