@@ -80,7 +80,7 @@ async def owning(
                 await held.enter_async_context(upkeep.warmed(rt))
             app, token = create_app(rt, host=host), secrets.token_urlsafe(32)
             app.include_router(local.router(token))
-            app.include_router(mcp.router(_speaking()))
+            app.include_router(mcp.router(speaking()))
             endpoint = await held.enter_async_context(listening(app, host=host, port=port))
             lock.publish(
                 Owner(
@@ -94,7 +94,7 @@ async def owning(
             yield Owned(rt=rt, app=app, endpoint=endpoint, minted=minted)
 
 
-def _speaking() -> Speaker:
+def speaking() -> Speaker:
     """Answers messages of the Model Context Protocol: the tools, over a client of this application."""
     half: ModuleType | None = None
 

@@ -3,5 +3,10 @@
 import pytest
 
 pytest.register_assert_rewrite(
-    *(f"tests.hostile.{name}" for name in "bodies callers fences place regions words".split())
+    *(
+        f"tests.hostile.{name}"
+        for name in (
+            "bodies callers citing deciding faces fences guessing place regions screening tampering words".split()
+        )
+    )
 )

@@ -19,6 +19,8 @@ from fastapi import FastAPI
 from keeps.config import Config
 from keeps.core.access import Verb
 from keeps.http.app import create_app
+from keeps.http.routes import mcp
+from keeps.owning import speaking
 from keeps.services import contexts
 from keeps.services.runtime import Runtime, open_runtime
 
@@ -109,15 +111,19 @@ class Harbour:
         headers = {"Authorization": f"Bearer {self.management_key}"}
         return self.place.http.request(method, f"/api/v1/contexts/{self.id}{path}", json=body, headers=headers)
 
-    def stored(self, table: str, field: str) -> list[Any]:
-        """One field of every row of a table, read from the record itself."""
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """Every row of a table, read from the record itself."""
 
-        async def read() -> list[Any]:
+        async def read() -> list[dict[str, Any]]:
             context = await self.place.rt.context(self.id)
             (rows,) = await context.db.run("SELECT * FROM type::table($table)", table=table)
-            return [row.get(field) for row in rows]
+            return rows
 
         return self.place.run(read())
+
+    def stored(self, table: str, field: str) -> list[Any]:
+        """One field of every row of a table, read from the record itself."""
+        return [row.get(field) for row in self.rows(table)]
 
 
 class Place:
@@ -189,6 +195,7 @@ class _Thread(threading.Thread):
     async def _serve(self) -> None:
         async with open_runtime(Config()) as rt:
             app = create_app(rt)
+            app.include_router(mcp.router(speaking()))
             config = uvicorn.Config(
                 app, host="127.0.0.1", port=0, log_level="critical", http="httptools", ws="none", timeout_keep_alive=60
             )

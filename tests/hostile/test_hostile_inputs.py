@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile import bodies, callers, fences, regions, screening, words
+from tests.hostile import bodies, callers, citing, deciding, fences, guessing, regions, screening, tampering, words
 from tests.hostile.place import Place
-from tests.hostile.rows import CHECKS, IDS, PENDING
+from tests.hostile.rows import CHECKS, IDS, PARTLY, PENDING
 
-MODULES = (bodies, callers, fences, regions, screening, words)
+MODULES = (bodies, callers, citing, deciding, fences, guessing, regions, screening, tampering, words)
 LIST = os.environ.get("KEEPS_HOSTILE_INPUTS")
 
 
@@ -29,6 +29,7 @@ def test_hostile_input(identifier: str, place: Place) -> None:
 
 def test_every_input_is_checked_or_waits_never_both() -> None:
     assert sorted([*CHECKS, *PENDING]) == list(IDS)
+    assert PARTLY.keys() <= CHECKS.keys()
     assert {check.__module__ for check in CHECKS.values()} == {module.__name__ for module in MODULES}
 
 
