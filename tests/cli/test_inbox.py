@@ -47,12 +47,14 @@ def test_a5_approve_keeps_and_reject_erases(desk: Desk, agent: Desk) -> None:
     assert desk("inbox", "reject", gone).out.startswith("Discarded: Mara likes quinces.")
     assert "Mara likes medlars." in desk("recall", "medlars").out
     assert "quinces" not in desk("export").out + desk("inbox").out
-    assert "does not wait" in desk("inbox", "approve", "z" * 20, code=3).err
+    assert desk("inbox", "approve", "z" * 20, code=3).err.count("z" * 20) == 1
+    assert "an id needs 4 letters at least. `keeps inbox`" in desk("inbox", "approve", "zzz", code=3).err
 
 
 def test_edit_keeps_other_words(desk: Desk, agent: Desk) -> None:
     id_ = propose(desk, agent, "Orchrd", "workplace")
-    desk("inbox", "edit", id_, "Orchard", "North")
+    out = desk("inbox", "edit", id_, "Orchard", "North").out
+    assert out.startswith("Kept as you put it: Orchard North\n")
     assert "Orchard North" in desk("recall", "workplace of Mara").out
 
 
@@ -115,6 +117,7 @@ def test_on_a_terminal_each_is_asked_about_and_enter_leaves_it(
     monkeypatch.setattr(inbox, "someone_is_there", lambda: True)
     ran = desk("inbox", stdin="x\nk\n\ne\nsloes\nq\n")  # newest first: cherries, plums, pears
     assert ran.out.count("Kept") == 2
+    assert "Kept as you put it: sloes\n" in ran.out
     assert sorted(texts(desk)) == ["Mara likes apples.", "Mara likes plums."]
     assert "Instead of “pears”" in ran.out + ran.err
     found = desk("recall", "Mara likes").out

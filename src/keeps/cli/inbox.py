@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -115,7 +115,8 @@ def _look(reach: Reach) -> None:
         decisions = ask_one_by_one(console(), found.items)
         if decisions:
             done = reach.ask(lambda memory: _one_by_one(memory, decisions))
-            _tell_done(console(), done, found.items)
+            put = {str(each["id"]): str(each["text"]) for each in decisions if each["text"]}
+            _tell_done(console(), done, found.items, put)
 
 
 def _reconsider(reach: Reach, *, dry_run: bool) -> None:
@@ -147,12 +148,20 @@ def _decide(
         return await memory.decide(decisions)
 
     done = reach.ask(work)
-    reach.show(done, lambda out: _tell_done(out, done, shown))
+    put = {each.id: text for each in done.decided} if text is not None else {}
+    reach.show(done, lambda out: _tell_done(out, done, shown, put))
     failed = [each for each in done.decided if each.error]
     for each in failed:
-        note(f"keeps: {each.id}: {each.detail or each.error}")
+        note(f"keeps: {_failure(each)}")
     if failed:
         raise typer.Exit(NOT_FOUND if all(each.error == "not-found" for each in failed) else FAILED)
+
+
+def _failure(each: SettledOut) -> str:
+    if each.error != "not-found":
+        return f"{each.id}: {each.detail or each.error}"
+    short = f"; an id needs {_LEAST} letters at least" if len(each.id) < _LEAST else ""
+    return f"{each.id} does not wait for you{short}. `keeps inbox` shows what does, each with its id"
 
 
 def _found(items: Iterable[InboxItemOut], name: str) -> InboxItemOut | None:
@@ -245,8 +254,9 @@ def tell(out: Console, found: InboxOut) -> None:
         out.print(said(f"{counted(found.counts.elsewhere, 'proposal')} of other people wait for them.", "dim"))
     for rate in found.rates:
         if rate.share is not None:
-            kept = f"{rate.share:.0%} kept of {rate.decided}"
-            out.print(said(f"{rate.agent}: {kept}" + (f", {rate.expired} unanswered" if rate.expired else ""), "dim"))
+            kept = f"of {counted(rate.decided, 'proposal')} that were decided on, {rate.kept} kept"
+            expired = f", and {rate.expired} went unanswered" if rate.expired else ""
+            out.print(said(f"{rate.agent}: {kept}{expired}", "dim"))
 
 
 def tell_item(out: Console, item: InboxItemOut, mark: str) -> None:
@@ -277,8 +287,9 @@ def _about(item: InboxItemOut) -> Iterable[str]:
     yield item.id
 
 
-def _tell_done(out: Console, done: DecidedOut, items: Sequence[InboxItemOut]) -> None:
-    texts = {item.id: item.text for item in items}
+def _tell_done(out: Console, done: DecidedOut, items: Sequence[InboxItemOut], put: Mapping[str, str]) -> None:
+    """Print what was done. `put`: the words a person gave instead, by the id of what they stand for."""
+    texts = {item.id: item.text for item in items} | dict(put)
     for each in done.decided:
         if each.error is None:
             out.print(said(f"{_DONE.get(each.decision, each.decision)}: {texts.get(each.id, each.id)}"))
