@@ -116,13 +116,14 @@ def test_a13_an_inferred_sensitive_matter_is_dropped_and_a_stated_one_waits(pres
     assert verdict(said, preset) == Verdict(Status.PROPOSED, Why.SENSITIVE, rule="sensitive")
 
 
-def test_with_consent_a_stated_sensitive_matter_waits_without_asking_for_it() -> None:
+def test_with_consent_a_stated_sensitive_matter_waits_for_being_one_and_it_is_noted_that_they_agreed() -> None:
     said = candidate(topics=frozenset({"health"}), stated=True)
-    assert verdict(said, Preset.DELIBERATE, Controls(consents=frozenset({"health"}))).why is Why.POLICY
-    assert verdict(said, replace(of_preset(Preset.AUTOMATIC), home_topics=frozenset({"health"}))).why is Why.POLICY
+    agreed, asked = (Verdict(Status.PROPOSED, Why.SENSITIVE, rule=rule) for rule in ("consent", "sensitive"))
+    assert verdict(said, Preset.DELIBERATE, Controls(consents=frozenset({"health"}))) == agreed
+    assert verdict(said, replace(of_preset(Preset.AUTOMATIC), home_topics=frozenset({"health"}))) == agreed
     one_of_two = (Controls(consents=frozenset({"health"})), Controls())
-    assert verdict(said, Preset.DELIBERATE, *one_of_two).why is Why.SENSITIVE
-    assert verdict(candidate(sensitivity="sensitive", stated=True)).why is Why.SENSITIVE
+    assert verdict(said, Preset.DELIBERATE, *one_of_two) == asked
+    assert verdict(candidate(sensitivity="sensitive", stated=True)) == asked
 
 
 # ---------------------------------------------------------------------- layers

@@ -157,8 +157,9 @@ def decide(
         return Verdict(None, drop=Drop.INFERRED_SENSITIVE, rule="sensitive")
     if subject.held:
         return Verdict(Status.QUARANTINED, Why.QUARANTINE, rule="screening")
-    if (why := _always_asks(subject, settings, controls)) is not None:
-        return Verdict(Status.PROPOSED, why, rule=str(why))
+    if (why := _always_asks(subject)) is not None:
+        agreed = why is Why.SENSITIVE and _agreed(subject, settings, controls)
+        return Verdict(Status.PROPOSED, why, rule="consent" if agreed else str(why))
     if preset_decision(subject, settings.policy, trusted_writer=trusted_writer) is Decision.ASK:
         return Verdict(Status.PROPOSED, Why.POLICY, rule=str(settings.policy))
     if strictest is not None and strictest.decision is Decision.ASK:
@@ -208,14 +209,16 @@ def _stopped(subject: Subject, settings: Settings, controls: Sequence[Controls],
     return None
 
 
-def _always_asks(subject: Subject, settings: Settings, controls: Sequence[Controls]) -> Why | None:
-    """Why no policy may keep it unasked, else None."""
+def _agreed(subject: Subject, settings: Settings, controls: Sequence[Controls]) -> bool:
+    """True when everybody it would belong to agreed to such topics, or the product is about them."""
+    consents = frozenset[str].intersection(*(held.consents for held in controls)) if controls else frozenset[str]()
+    return bool(subject.topics) and subject.topics <= settings.home_topics | consents
+
+
+def _always_asks(subject: Subject) -> Why | None:
+    """Why no policy may keep it unasked, else None. To agree to a topic is not to say yes to what is said about it."""
     if subject.is_sensitive:
-        agreed = settings.home_topics | (
-            frozenset[str].intersection(*(held.consents for held in controls)) if controls else frozenset[str]()
-        )
-        # With consent it waits as anything does; without it the person is also asked whether such things may be kept.
-        return Why.POLICY if subject.topics and subject.topics <= agreed else Why.SENSITIVE
+        return Why.SENSITIVE
     if subject.tainted:
         return Why.TAINTED
     kind = KINDS.get(subject.kind)
