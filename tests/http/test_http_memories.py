@@ -105,6 +105,9 @@ def test_an_edit_names_the_revision_it_was_made_for(people: tuple[httpx.Client, 
     lasts = owner.patch(path, json={"expiresAt": None}, headers={"If-Match": '"3"'})
     assert "expiresAt" not in lasts.json()
     assert owner.patch(path, json={}, headers={"If-Match": '"4"'}).status_code == 400
+    moved = owner.patch(path, json={"slot": "employer"}, headers={"If-Match": '"4"'})
+    assert moved.status_code == 400
+    assert "then retire this one" in moved.json()["detail"]
 
 
 def test_a_move_that_is_not_possible_is_409_with_its_own_kind(people: tuple[httpx.Client, httpx.Client]) -> None:

@@ -63,7 +63,7 @@ class MemoryIn(StrictIn):
 
 
 class MemoryChangeIn(StrictIn):
-    """What changes on a memory. `expiresAt` null: it lasts."""
+    """What changes on a memory. `expiresAt` null: it lasts. Its slot stays: its history belongs to it."""
 
     model_config = example(text="Prefers short answers with examples", pinned=True)
 
@@ -80,6 +80,11 @@ class MemoryChangeIn(StrictIn):
         if not isinstance(data, Mapping):
             return data
         members = cast("Mapping[str, object]", data)
+        if "slot" in members:
+            raise Invalid(
+                "slot: a memory stays in the slot its history belongs to. Save the text under the other slot with "
+                "POST /memories, then retire this one"
+            )
         ends = [name for name in ("expiresAt", "expires_at") if name in members and members[name] is None]
         if not ends:
             return members
