@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from keeps.core.access import Caller
+from keeps.core.errors import Forbidden, IllegalTransition, KeepsError
 from keeps.core.facts import Category, Fact, Status
 from keeps.core.inbox import Choice
 from keeps.core.memories import Memory
@@ -153,3 +154,27 @@ async def test_an_edit_and_keep_over_a_conflicting_value_leaves_one(home: Home) 
     assert settled.error is None
     assert (await home.get(mate.id)).superseded_by == proposal.id
     assert await home.recalled("What is Mara's role?") == {"harbour pilot"}
+
+
+async def test_an_undo_of_what_was_not_deleted_says_what_to_do(home: Home) -> None:
+    rye = await home.said("likes", "rye bread")
+
+    async def undo(who: Caller = home.owner) -> Memory:
+        return await memories.undo(home.rt, home.context, who, rye.id)
+
+    with pytest.raises(IllegalTransition, match="nothing to undo"):
+        await undo()
+    await memories.delete(home.rt, home.context, home.owner, rye.id)
+    assert (await undo()).status is Status.CONFIRMED
+    with pytest.raises(IllegalTransition, match="is back; it is confirmed"):
+        await undo()
+    with pytest.raises(Forbidden):
+        await undo(home.agent)
+    await memories.retire(home.rt, home.context, home.owner, rye.id)
+    with pytest.raises(IllegalTransition, match="renew it"):
+        await undo()
+    await forget(home.rt, home.context, home.owner, Forget(query="rye bread"))
+    with pytest.raises(KeepsError) as refused:
+        await undo()
+    with pytest.raises(type(refused.value)):
+        await memories.renew(home.rt, home.context, home.owner, rye.id)

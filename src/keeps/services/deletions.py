@@ -14,7 +14,7 @@ from datetime import timedelta
 from keeps.core.access import Caller, Verb
 from keeps.core.entities import EntityRef
 from keeps.core.erasure import Fate, Gone, Order, fate, given_up
-from keeps.core.errors import Conflict, Forbidden, NotFound
+from keeps.core.errors import Conflict, Forbidden, IllegalTransition, NotFound
 from keeps.core.errors import Gone as Erased
 from keeps.core.facts import Row, Status
 from keeps.core.memories import Memory, of_row
@@ -138,19 +138,21 @@ async def undo(rt: Runtime, context: Context, caller: Caller, memory_id: str) ->
     """A deleted memory, back as it was, for the key that deleted it and while it can be undone.
 
     Raises:
-        NotFound: nothing of that id was deleted lately with this key.
+        NotFound: nothing of that id was deleted lately with this key, and there is none for this caller.
+        IllegalTransition: it is there, or only rests: nothing of it was deleted.
         Gone: it is too late.
         Conflict: something else stands in its place meanwhile.
     """
     async with context.alone_on({f"memory:{memory_id}", erase.ERASING}), context.traces.quiet():
         sealed = await store_sealed.find(context.db, memory_id)
         if sealed is None or sealed.key_id != caller.key_id or sealed.scope_set not in context.sets:
+            await _refuse_undo(rt, context, caller, memory_id)
             raise NotFound(f"memory {memory_id} does not exist")
         if standing.actor_of(context, caller, context.sets[sealed.scope_set]) not in PEOPLE:
             raise NotFound(f"memory {memory_id} does not exist")
         now = rt.clock()
         if not sealed.images or sealed.ends_at <= now:
-            raise Erased("it is too late to bring this memory back")
+            raise Erased("it is too late to bring this memory back: what it said is erased. Save it anew")
         batch, changes = Batch(at=now), Changes()
         await _put_back(context, sealed.images, batch, changes)
         batch.deletes.append(store_sealed.record_id(memory_id))
@@ -166,6 +168,18 @@ async def undo(rt: Runtime, context: Context, caller: Caller, memory_id: str) ->
     if row is None:
         raise NotFound(f"memory {memory_id} does not exist")
     return of_row(row, now)
+
+
+async def _refuse_undo(rt: Runtime, context: Context, caller: Caller, memory_id: str) -> None:
+    """Raises: NotFound, Forbidden; IllegalTransition when the memory is there, so that nothing is to be undone."""
+    held = await standing.find(rt, context, caller, memory_id)
+    if held.actor not in PEOPLE:
+        await standing.allowed(rt, context, caller, held, Move.UNDO)
+    if held.memory.status is Status.EXPIRED:
+        raise IllegalTransition("this memory was not deleted, it only rests: renew it, and it is in use again")
+    raise IllegalTransition(
+        f"there is nothing to undo: this memory was not deleted, or is back; it is {held.memory.status}"
+    )
 
 
 async def _put_back(context: Context, images: Sequence[Image], batch: Batch, changes: Changes) -> None:

@@ -268,7 +268,7 @@ def _settings(rt: Runtime, document: Mapping[str, Any], version: int) -> Setting
 async def _seen(rt: Runtime, context: Context, document: Mapping[str, Any]) -> Changed:
     """What a document would change."""
     version = context.consent.settings.version
-    told = _told(context.config, document)
+    told = _told(rt, context.config, document)
     before, after = context.consent.settings, _settings(rt, document, version)
     return Changed(
         version=version,
@@ -290,9 +290,12 @@ async def _older(context: Context, before: Settings, after: Settings, now: datet
     return found
 
 
-def _told(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What differs between two documents, as the audit may show it."""
-    one, other = setting_keys.flat(before), setting_keys.flat(after)
+def _told(rt: Runtime, before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What differs between two documents, as the audit may show it: where one says nothing, what holds without it."""
+    one, other = (
+        setting_keys.flat(core_contexts.effective(each) | document_of(_settings(rt, each, 0))) | setting_keys.flat(each)
+        for each in (before, after)
+    )
     paths: Sequence[str] = setting_keys.changed_paths(before, after)
     return (
         {path: setting_keys.masked(path, one[path]) for path in paths if path in one},
@@ -305,7 +308,7 @@ async def _apply(
 ) -> Changed:
     """Let a sound document hold from now on. Raises: StaleRevision when another came first."""
     version = context.consent.settings.version + 1
-    before, after = _told(context.config, document)
+    before, after = _told(rt, context.config, document)
     if not before and not after:
         return Changed(version=version - 1, before=before, after=after, applied=False)
     who, batch = roles.name_of(by), Batch(at=rt.clock())
