@@ -48,6 +48,8 @@ COMMANDS: Final = {
 
 GROUPS: Final = {
     "import": "keeps.cli.conversations",
+    "memory": "keeps.cli.memory",
+    "runs": "keeps.cli.runs",
     "scopes": "keeps.cli.scopes",
     "keys": "keeps.cli.keys",
     "settings": "keeps.cli.settings",

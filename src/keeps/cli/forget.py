@@ -42,7 +42,10 @@ def forget(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Take something out of every answer; with --purge erase it. Ends with 3 when nothing is meant."""
+    """Take something out of every answer; with --purge erase it. Ends with 3 when nothing is meant.
+
+    There is no way back from here: what `keeps memory delete` takes out can be brought back for some seconds.
+    """
     if query is None and not ids:
         raise typer.BadParameter("say what to forget: words, or --id")
     reach = Reach.of(ctx)

@@ -1,4 +1,4 @@
-"""`keeps why` and `keeps traces`: why a memory was found, and what was asked of the memory."""
+"""`keeps why` and `keeps traces`: why a memory was found, what a run was offered, and what was asked."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
+from keeps.cli import runs
 from keeps.cli.look import shortened, tell, tell_facts, texts_of
 from keeps.cli.reach import Reach, Reaching, counted, said
 from keeps.client import Client
@@ -26,6 +27,7 @@ LATEST: Final = 10
 _LISTED: Final = 20
 _MOST: Final = 500
 _TRACES: Final = frozenset({"trace", "decision_trace", "retrieval_trace", "response_trace"})
+_RUN: Final = "run:"
 _ROW_ID: Final = re.compile(r"[a-z0-9]{20}(_[0-9]{1,9})?")
 _TIERS: Final = {
     "direct": "looked up by name",
@@ -79,12 +81,18 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=_MOST, help="Rea
 def why(
     ctx: typer.Context,
     what: Annotated[
-        str, typer.Argument(metavar="TRACE|MEMORY", help="The trace of a read, or a memory as `recall` names it.")
+        str,
+        typer.Argument(
+            metavar="TRACE|RUN|MEMORY", help="The trace of a read, a run, or a memory as `recall` names it."
+        ),
     ],
     limit: Limit = LATEST,
 ) -> None:
-    """Say why a read found what it found, or when and why a memory was used."""
+    """Say why a read found what it found, what a run was offered, or when and why a memory was used."""
     reach = Reach.of(ctx)
+    if what.strip().startswith(_RUN):
+        runs.explain(reach, what.strip())
+        return
     texts: dict[str, str] = {}
 
     async def work(memory: Client) -> TraceOut | Used:
@@ -93,7 +101,14 @@ def why(
             texts.update(await texts_of(memory, _shown(explained)))
         return explained
 
-    found = reach.ask(work)
+    try:
+        found = reach.ask(work)
+    except NotFound:
+        # A bare id may be that of a run.
+        if not _ROW_ID.fullmatch(what.strip()):
+            raise
+        runs.explain(reach, what.strip())
+        return
     if isinstance(found, TraceOut):
         reach.show(found, lambda console: tell_trace(console, found, texts))
     else:
