@@ -24,32 +24,36 @@ _DNI_LETTERS: Final = "TRWAGMYFPDXBNJZSQVHLCKE"
 _RESIDENT_WEIGHTS: Final = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
 _PESEL_WEIGHTS: Final = (1, 3, 7, 9, 1, 3, 7, 9, 1, 3, 1)
 _CODICE_ODD: Final = (1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24, 23)
+_DOUBLED: Final = str.maketrans("0123456789", "0246813579")
+"""Twice a digit, its digits added up."""
 _VERHOEFF_TURN: Final = (1, 5, 7, 6, 2, 8, 3, 0, 9, 4)
 
 
 def luhn(digits: str) -> bool:
     """The check of cards and of Swedish and Canadian numbers."""
-    total = 0
-    for place, char in enumerate(reversed(digits)):
-        value = int(char) * (2 if place % 2 else 1)
-        total += value - 9 if value > 9 else value
-    return total % 10 == 0
+    return (sum(map(int, digits[-1::-2])) + sum(map(int, digits[-2::-2].translate(_DOUBLED)))) % 10 == 0
+
+
+def card_chars(begin: str) -> tuple[int, ...]:
+    """How many digits a card may have that begins with these four; none for no card's beginning."""
+    if len(begin) < 4:
+        return ()
+    two, three, four = int(begin[:2]), int(begin[:3]), int(begin)
+    if begin[0] == "4":
+        return 16, 19
+    if 51 <= two <= 55 or 2221 <= four <= 2720:
+        return (16,)
+    if two in (34, 37):
+        return (15,)
+    if two in (36, 38, 39) or 300 <= three <= 305:
+        return (14,)
+    others = two in (62, 65) or 644 <= three <= 649 or four == 6011 or 3528 <= four <= 3589
+    return (16, 19) if others else ()
 
 
 def is_card(digits: str) -> bool:
     """A number of one of the large card schemes, by its first digits, its length and Luhn's check."""
-    count, two, three, four = len(digits), int(digits[:2]), int(digits[:3]), int(digits[:4])
-    if digits[0] == "4":
-        fits = count in (16, 19)
-    elif 51 <= two <= 55 or 2221 <= four <= 2720:
-        fits = count == 16
-    elif two in (34, 37):
-        fits = count == 15
-    elif two in (36, 38, 39) or 300 <= three <= 305:
-        fits = count == 14
-    else:
-        fits = count in (16, 19) and (two in (62, 65) or 644 <= three <= 649 or four == 6011 or 3528 <= four <= 3589)
-    return fits and len(set(digits)) > 1 and luhn(digits)
+    return len(digits) in card_chars(digits[:4]) and len(set(digits)) > 1 and luhn(digits)
 
 
 def iban_chars(country: str) -> int | None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from keeps.core.folding import placed, unbroken
+from keeps.core.folding import in_latin, placed, unbroken
 from keeps.core.official_numbers import numbers
 
 API_KEY: Final = "api key"
@@ -106,18 +107,20 @@ _PEM_BODY: Final = re.compile(r"[A-Za-z0-9+/=\s:,\-]{0,65536}")
 _PUTTY: Final = re.compile(r"PuTTY-User-Key-File-\d[^\0]{0,16384}")
 
 _PASSWORD: Final = re.compile(
-    r"(?i)(?<![^\W_])(?:pass(?:word|wd|code|phrase| phrase)|pwd|passwort|kennwort|contrase(?:ñ"
+    r"(?i)(?<![^\W_])(?:pass(?:[-_ ]?word|wd|code|phrase| phrase)|pwd|pw|passwort|kennwort|contrase(?:ñ"
     "|n)a|clave|mot de passe|mdp"
-    r"|senha|palavra-passe|wachtwoord|has(?:ł|l)o|l(?:ö|o)senord|парол[ья]|密码|密碼|口令|パスワード|비밀번호"
+    r"|senha|palavra-passe|wachtwoord|(?P<haslo>has[łl]o)|l(?:ö|o)senord|парол[ья]|密码|密碼|口令|パスワード|비밀번호"
     r"|كلمة (?:المرور|السر)|parola(?: d'ordine)?|şifre|pin(?:[ -]?(?:code|number|nummer))?)"
-    r"(?P<whose>[\"']? (?:(?:for|of|to|on|at|für|fuer|von|zu|vom|zum|de|del|para|pour"
-    "|du|le|la|do|da|van|voor|di|per)"
-    r" [^\s:=]{1,32}(?: (?!is\b|ist\b|es\b|est\b)[^\s:=]{1,32})?)?|[\"'])?"
+    r"(?P<whose>[\"']?(?: (?:for|of|to|on|at|in|für|fuer|von|zu|vom|zum|de|del|para|pour|du|le|la|do|da|van|voor"
+    r"|di|per)(?: (?!(?:is|was|ist|war|es|est|to)\b)[^\s:=\[]{1,32}){1,3}){1,3}|[\"'])?"
     "(?P<sign> ?(?:=>|[:=：]) ?| (?:is|was|ist|war|lautet|es|era|est|était|è|é|jest"
-    "|är) | ?(?:是|为|為|は|هي|هو) ?)"
+    "|är) |(?(haslo) to |(?!))| ?(?:是|为|為|は|هي|هو) ?)"
     r"(?:now |set to |jetzt |ahora |:)?"
     r"(?P<value>\"[^\"\n]{4,128}\"|'[^'\n]{4,128}'|`[^`\n]{4,128}`|[^\s\"'`,;，。]{4,128})"
 )
+_SETS: Final = frozenset({"=>", ":", "=", "："})
+_LOOKS_ON: Final = 16
+"""So many characters behind a word say whether the sentence ends with it."""
 _NO_PASSWORD: Final = frozenset(
     """
     required wrong weak strong expired compromised safe secure insecure missing empty short long simple complex changed
@@ -128,7 +131,16 @@ _NO_PASSWORD: Final = frozenset(
     falsch schwach stark abgelaufen sicher unsicher leer kurz lang geändert gespeichert nötig erforderlich nicht immer
     incorrecta débil segura insegura vacía corta larga obligatoria necesaria guardada muy demasiado importante única
     faible forte expiré expirée sûr vide court long obligatoire nécessaire enregistré trop incorrect oublié
-    policy policies manager field reset rules
+    policy policies manager field reset rules shown displayed visible due handled chosen generated rotated synced
+    """.split()
+)
+_PHRASE: Final = re.compile(r"[a-z]{3,12}(?: [a-z]{3,12}){3,7}(?= ?(?:[.\n]|$))")
+"""A password of several words, behind a sign, that fills its line."""
+_NO_PHRASE: Final = (_NO_PASSWORD - {"correct"}) | frozenset(
+    """
+    the and for was are with not but his her from into our its has had were been every after before must should can
+    will may user users page form screen please enter your you they them who whose how why does don see ask use per
+    und der die das mit nach vor alle jede jeden muss soll para con que los las cada pour les des avec chaque doit
     """.split()
 )
 _CALL: Final = re.compile(r"[A-Za-z_][\w.]*\(")
@@ -170,6 +182,9 @@ def find_secrets(text: str) -> tuple[SecretFound, ...]:
     """The secrets of a text in order, none inside another; their spans are those of `text` as it was given."""
     whole = placed(text)
     found = {(name, *whole.span(start, end)) for name, start, end in _hits(whole.text)}
+    latin = in_latin(whole.text)
+    if latin != whole.text:  # letters of another alphabet imitate those of what is looked for
+        found |= {(name, *whole.span(start, end)) for name, start, end in (*_named(latin), *_passwords(latin))}
     joined = unbroken(whole)
     if joined is not None:
         found |= {(name, *joined.span(start, end)) for name, start, end in _keys(joined.text)}
@@ -269,11 +284,12 @@ def _bits(value: str) -> float:
 def _pem(text: str) -> Iterator[_Hit]:
     """Whole blocks of private keys; without an end, as far as they look like one."""
     if "-----BEGIN" in text:
+        ends = [ended.end() for ended in _PEM_END.finditer(text)]
         place = 0
         while begun := _PEM.search(text, place):
-            ended = _PEM_END.search(text, begun.end())
+            later = bisect_left(ends, begun.end())
             body = _PEM_BODY.match(text, begun.end())
-            place = ended.end() if ended else body.end() if body else begun.end()
+            place = ends[later] if later < len(ends) else body.end() if body else begun.end()
             yield PRIVATE_KEY, begun.start(), place
     if "PuTTY-User" in text:
         for match in _PUTTY.finditer(text):
@@ -284,13 +300,17 @@ def _passwords(text: str) -> Iterator[_Hit]:
     for match in _PASSWORD.finditer(text):
         start, end = match.span("value")
         value = match["value"]
+        phrase = _PHRASE.match(text, start) if match["sign"].strip() in _SETS else None
+        if phrase and _NO_PHRASE.isdisjoint(phrase.group().split()):
+            yield PASSWORD, *phrase.span()
+            continue
         quoted = value[0] in "\"'`"
         bare = value[1:-1] if quoted else value.rstrip(".!?)。")
         if quoted:
             start, end = start + 1, end - 1
         else:
             end = start + len(bare)
-        if _is_password(match, bare, text[end:], quoted=quoted):
+        if _is_password(match, bare, text[end : end + _LOOKS_ON], quoted=quoted):
             yield PASSWORD, start, end
 
 
@@ -306,7 +326,7 @@ def _is_password(match: re.Match[str], value: str, rest: str, *, quoted: bool) -
         return False
     if name.startswith("pin"):
         return value.isdecimal() and len(value) <= 8
-    if name.startswith("pwd") and "/" in value:
+    if name.startswith("pw") and "/" in value:
         return False
     if quoted or any(not char.isalpha() for char in value.strip("-'")):
         return not value.casefold().startswith(("http://", "https://")) and value.count("-") < len(value)

@@ -16,7 +16,7 @@ from keeps.core.text import UNSEEN, cut_marks
 _UNSEEN: Final = re.compile(f"[{UNSEEN}\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]")
 _ACCENTS: Final = re.compile("[\u0300-\u036f\u064b-\u065f\u0670\u0640]")
 _SPACES: Final = re.compile(r"\s+")
-_BREAKS: Final = re.compile(r"[ \t\r]*\n[ \t\r\n]*")
+_BREAKS: Final = re.compile(r"(?<![ \t\r])[ \t\r]*\n[ \t\r\n]*")
 _PHRASES: Final = "\ufdfa\ufdfb"
 """Ligatures of 8 and 18 characters, which hold no secret: left as they are, so that folding adds little."""
 _QUOTES: Final = str.maketrans({"\u2018": "'", "\u2019": "'", "\u02bc": "'", "\u00b4": "'"})
@@ -24,6 +24,15 @@ _QUOTES: Final = str.maketrans({"\u2018": "'", "\u2019": "'", "\u02bc": "'", "\u
 
 ARABIC: Final = str.maketrans("أإآؤئ", "اااوي")
 """What folding makes of Arabic letters with a hamza, for patterns that are matched against folded text."""
+
+_ALIKE: Final = str.maketrans(
+    "аеорсухіјѕһԁԛԝвкмнтгпӏАВЕКМНОРСТУХІЈЅαεοριυνκτχηΑΒΕΖΗΙΚΜΝΟΡΤΥΧ",
+    "aeopcyxijshdqwvkmhtrnlABEKMHOPCTYXIJSaeopiuvktxnABEZHIKMNOPTYX",
+)
+_TWO_ALPHABETS: Final = re.compile(
+    "[A-Za-z\u00c0-\u024f][\u0370-\u03ff\u0400-\u052f]|[\u0370-\u03ff\u0400-\u052f][A-Za-z\u00c0-\u024f]"
+)
+_LETTERS: Final = re.compile(r"[^\W\d_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,23 @@ def plain_words(text: str) -> str:
     visible = _UNSEEN.sub("", cut_marks(text))
     parts = unicodedata.normalize("NFKD", visible.replace("\ufdfa", "").replace("\ufdfb", ""))
     return _SPACES.sub(" ", _ACCENTS.sub("", parts.casefold())).translate(_QUOTES)
+
+
+def as_latin(text: str) -> str:
+    """`text` with each Greek and Cyrillic letter that looks like a Latin one as that; of the same length."""
+    return text.translate(_ALIKE)
+
+
+def in_latin(text: str) -> str:
+    """The same, for the words alone that hold letters of two alphabets; of the same length."""
+    if text.isascii() or not _TWO_ALPHABETS.search(text):
+        return text
+    return _LETTERS.sub(lambda word: as_latin(word.group()) if is_mixed(word.group()) else word.group(), text)
+
+
+def is_mixed(word: str) -> bool:
+    """True where a Latin letter stands beside a Greek or Cyrillic one."""
+    return _TWO_ALPHABETS.search(word) is not None
 
 
 def _original(whole: Placed, start: int, end: int) -> Sequence[int]:

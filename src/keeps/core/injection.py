@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from keeps.core.folding import ARABIC, placed, plain_words
+from keeps.core.folding import ARABIC, as_latin, in_latin, is_mixed, placed, plain_words
 from keeps.core.orders import (
     ACTIONS,
     AUTHORITY,
@@ -102,16 +102,6 @@ _WALLET: Final = re.compile(
 )
 _PHONE: Final = re.compile(r"(?<![\w.])\+?\d[\d ().\-/]{6,20}\d(?![\w])")
 
-# Letters of Greek and Cyrillic that look like Latin ones.
-_ALIKE: Final = str.maketrans(
-    "аеорсухіјѕһԁԛԝвкмнтгпӏАВЕКМНОРСТУХІЈЅαεοριυνκτχηΑΒΕΖΗΙΚΜΝΟΡΤΥΧ",
-    "aeopcyxijshdqwvkmhtrnlABEKMHOPCTYXIJSaeopiuvktxnABEZHIKMNOPTYX",
-)
-_TWO_SCRIPTS: Final = re.compile(
-    r"(?:[A-Za-z\u00c0-\u024f]+[\u0370-\u03ff\u0400-\u052f]|[\u0370-\u03ff\u0400-\u052f]+[A-Za-z\u00c0-\u024f]"
-    r")[^\W\d_]*"
-)
-_LATIN: Final = re.compile(r"[A-Za-z]")
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
 _STOPWORDS: Final = frozenset(
     """
@@ -181,16 +171,13 @@ def _by_rules(plain: str) -> Iterator[tuple[str, float]]:
 
 def _mixed(whole: str) -> Iterator[tuple[str, float]]:
     """Words of two scripts; where one imitates the other, what they say when all is Latin."""
-    mixed = _TWO_SCRIPTS.search(whole)
-    if mixed is None:
+    mixed = [word for word in _LETTERS.findall(whole) if not word.isascii() and is_mixed(word)]
+    if not mixed:
         return
-    latin = _TWO_SCRIPTS.sub(lambda match: match.group().translate(_ALIKE), whole)
-    imitated = any(
-        len(match.group()) >= 4 and match.group().translate(_ALIKE).isascii() for match in _TWO_SCRIPTS.finditer(whole)
-    )
+    imitated = any(len(word) >= 4 and as_latin(word).isascii() for word in mixed)
     yield MIXED, 0.5 if imitated else 0.3
     if imitated:
-        yield from _by_rules(plain_words(latin))
+        yield from _by_rules(plain_words(in_latin(whole)))
 
 
 def _contact(whole: str, plain: str) -> Iterator[tuple[str, float]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from typing import Final
 
 from keeps.core import checksums
@@ -17,9 +18,9 @@ CARD: Final = "card number"
 IBAN: Final = "iban"
 NATIONAL_ID: Final = "national id"
 
-_RUN: Final = re.compile(r"(?<![\w.+])\d+(?:[ .\-–]{1,2}\d+)*(?!\w)")
+_RUN: Final = re.compile(r"(?<![\w.+])\d+(?:[ .\-–_\n]{1,2}\d+)*(?!\w)")
 _GROUP: Final = re.compile(r"\d+")
-_CARD_DIGITS: Final = (14, 15, 16, 19)
+_CARD_DIGIT: Final = re.compile("[2-6]")
 _IBAN_BEGIN: Final = re.compile(r"(?i)(?<![a-z0-9])[a-z]{2}\d{2}(?=[ \-]?[a-z0-9])")
 _IBAN_REST: Final = re.compile(r"(?:[ \-]?[A-Za-z0-9]){1,34}")
 _SIGNS: Final = re.compile(r"[^A-Za-z0-9]")
@@ -126,31 +127,52 @@ def numbers(text: str) -> Iterator[tuple[str, int, int]]:
 
 def _cards(text: str) -> Iterator[tuple[str, int, int]]:
     for run in _RUN.finditer(text):
+        if not _CARD_DIGIT.search(text, run.start(), run.end()):
+            continue
         groups = [match.span() for match in _GROUP.finditer(text, run.start(), run.end())]
-        end = 0
-        for first, (start, _) in enumerate(groups):
-            if start >= end and (end_of := _card_from(text, groups, first)):
-                end = end_of
-                yield CARD, start, end
+        yield from ((CARD, start, end) for start, end in _Groups(text, groups).cards())
 
 
-def _card_from(text: str, groups: list[tuple[int, int]], first: int) -> int:
-    """Where a card ends that begins with the group `first`; 0 when none does."""
-    digits = ""
-    sizes: list[int] = []
-    for start, end in groups[first : first + _CARD_DIGITS[-1]]:
-        digits += text[start:end]
-        sizes.append(end - start)
-        if len(digits) > _CARD_DIGITS[-1]:
-            break
-        if len(digits) in _CARD_DIGITS and _written_as_card(sizes) and checksums.is_card(digits):
-            return end
-    return 0
+class _Groups:
+    """The groups of digits of one run, and which of them make a card; in time with their number."""
 
+    def __init__(self, text: str, spans: list[tuple[int, int]]) -> None:
+        self._text = text
+        self._spans = spans
+        self._digits = "".join(text[start:end] for start, end in spans)
+        self._sizes = [end - start for start, end in spans]
+        offsets = [0, *accumulate(self._sizes)]
+        self._begins = offsets[:-1]
+        self._last = {end: number for number, end in enumerate(offsets[1:])}
+        # Up to which group all are as large as this one.
+        self._alike = list(range(len(spans)))
+        for number in range(len(spans) - 2, -1, -1):
+            if self._sizes[number] == self._sizes[number + 1]:
+                self._alike[number] = self._alike[number + 1]
 
-def _written_as_card(sizes: list[int]) -> bool:
-    """True for one group, groups of one size with a shorter rest, and the groups of 15 and 14 digits."""
-    return sizes in ([4, 6, 5], [4, 6, 4]) or (len(set(sizes[:-1])) <= 1 and sizes[-1] <= sizes[0])
+    def cards(self) -> Iterator[tuple[int, int]]:
+        after = 0
+        for first, begin in enumerate(self._begins):
+            if begin < after:
+                continue
+            for chars in checksums.card_chars(self._digits[begin : begin + 4]):
+                last = self._last.get(begin + chars)
+                if last is None or not self._is_written(first, last):
+                    continue
+                if checksums.is_card(self._digits[begin : begin + chars]):
+                    after = begin + chars
+                    yield self._spans[first][0], self._spans[last][1]
+                    break
+
+    def _is_written(self, first: int, last: int) -> bool:
+        """True for one group, groups of one size with a shorter rest, and the groups of 15 and 14 digits, over two
+        lines at most, and these only where the groups beside are told apart in another way."""
+        sizes = self._sizes[first : min(last, first + 3) + 1]
+        uniform = first == last or (self._alike[first] >= last - 1 and self._sizes[last] <= self._sizes[first])
+        if not uniform and not (last == first + 2 and sizes in ([4, 6, 5], [4, 6, 4])):
+            return False
+        breaks = self._text.count("\n", self._spans[first][0], self._spans[last][1])
+        return breaks == 0 or (breaks == 1 and last - first >= 2)
 
 
 def _ibans(text: str) -> Iterator[tuple[str, int, int]]:
