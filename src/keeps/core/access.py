@@ -307,7 +307,10 @@ def check_write(scope: Scope, region: Region) -> None:
     nodes = sorted(scope.nodes()) or [ScopePath("/")]
     for node in nodes:
         if not region.covers(node):
-            raise Forbidden(f"memory:write is not held over {wire_path(node)}")
+            raise Forbidden(
+                f"memory:write is not held over {wire_path(node)}: write below a scope that whoami names, or let the owner"
+                " of the context or management grant it (principals.grant)"
+            )
 
 
 def check_lens(lens: Lens, region: Region) -> None:
