@@ -212,7 +212,7 @@ def test_each_of_several_people_can_stop_it() -> None:
 def test_the_switch_stops_what_agents_save(kill: Kill) -> None:
     settings = replace(of_preset(Preset.AUTOMATIC), kill=kill)
     stops = kill in (Kill.NO_WRITE, Kill.BOTH)
-    assert (verdict(candidate(), settings).drop is Drop.PAUSED) is stops
+    assert verdict(candidate(), settings).drop is (Drop.OFF if stops else None)
     assert verdict(candidate(origin=Origin.USER_SAVED), settings).status is Status.CONFIRMED
 
 

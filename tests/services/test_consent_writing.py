@@ -465,9 +465,9 @@ async def test_h8_what_comes_in_a_pause_is_gone_for_good(rt: Runtime, quiet: Con
 
 async def test_the_switch_keeps_nothing_of_agents(rt: Runtime, quiet: Context) -> None:
     set_(quiet, policy=Preset.AUTOMATIC, kill=Kill.NO_WRITE)
-    assert dropped(await say(rt, quiet, APP, fact("likes", "rye"))) == [(0, Drop.PAUSED)]
+    assert dropped(await say(rt, quiet, APP, fact("likes", "rye"))) == [(0, Drop.OFF)]
     said = await remember(rt, quiet, BOT, Remember(messages=[Message(text="x")], scope=parse_scopes("user/mara")))
-    assert said.turns == []
+    assert (said.turns, said.stopped) == ([], Drop.OFF)
     assert came_to(await say(rt, quiet, MARA, fact("likes", "rye"))).facts
 
 

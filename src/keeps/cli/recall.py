@@ -16,6 +16,8 @@ from keeps.core.facts import Origin
 from keeps.core.fence import LABELS, PASSAGE_LABEL
 from keeps.core.fusion import MIN_SCORE
 from keeps.core.generations import IndexMode
+from keeps.core.runs import Inclusion
+from keeps.core.settings import Kill
 from keeps.wire.index import IndexOut
 from keeps.wire.query import Hit, QueryOut
 
@@ -28,6 +30,11 @@ _VECTOR: Final = "vector"
 _WAITS: Final = "`keeps mode --wait` waits for them"
 _SEARCHES: Final = {"text": "that by words", "exact": "that by names", "graph": "that by relations"}
 """Searches by the name that answers and traces give them."""
+
+_PAUSED: Final = Inclusion.DROPPED_PAUSED.value
+_OFF: Final = "Memory is switched off: whoever runs it let nothing into prompts (`keeps settings kill none` ends it)."
+_PAUSED_BY_YOU: Final = "You paused the use of your memory (`keeps resume` ends it)."
+_STOPPED: Final = "The use of memory is paused or switched off, so nothing answers this."
 
 Query = Annotated[str, typer.Argument(help="The question.")]
 K = Annotated[int, typer.Option("-k", min=1, max=50, help="Hits at most.")]
@@ -65,12 +72,16 @@ def recall(
     reach = Reach.of(ctx)
     asked = _asked(k=k, mode=mode, lens=lens, labels=label, include=include, as_of=as_of)
 
-    async def work(memory: Client) -> tuple[QueryOut, IndexOut | None]:
+    async def work(memory: Client) -> tuple[QueryOut, IndexOut | None, str | None]:
         answer = await memory.recall(query, **asked)
-        return answer, None if reach.json else await index_behind(memory, answer)
+        if reach.json:
+            return answer, None, None
+        return answer, await index_behind(memory, answer), None if answer.hits else await resting(memory)
 
-    found, index = reach.ask(work)
+    found, index, rests = reach.ask(work)
     reach.show(found, lambda console: tell_hits(console, found))
+    if rests:
+        note(rests)
     if not reach.json:
         for line in lacking(found.degraded or (), index):
             note(line)
@@ -100,7 +111,23 @@ def context(
     if reach.json or block.context:
         reach.show(block, lambda _: print(block.context))
     if not block.context:
-        note("Nothing that is remembered answers this.")
+        off = {_PAUSED} & {left.reason for left in block.dropped}
+        note(reach.ask(resting) or (_STOPPED if off else "Nothing that is remembered answers this."))
+
+
+async def resting(memory: Client) -> str | None:
+    """Why memory answers nobody now: it is switched off, or the caller paused it; None when neither is known."""
+    try:
+        settings = (await memory.settings.get()).settings
+        if settings.get("kill") in (Kill.NO_PROMPT, Kill.BOTH):
+            return _OFF
+    except KeepsError:
+        pass  # An agent may not read them.
+    try:
+        pauses = (await memory.controls.pauses()).pauses
+    except KeepsError:
+        return None
+    return _PAUSED_BY_YOU if any(pause.using and pause.agents is None for pause in pauses) else None
 
 
 async def index_behind(memory: Client, found: QueryOut) -> IndexOut | None:

@@ -12,10 +12,12 @@ from rich.console import Console
 
 from keeps.cli.look import shortened
 from keeps.cli.reach import Reach, Reaching, moment, said
+from keeps.cli.spoken import spoken
 from keeps.client import Client
 from keeps.core.cardinality import is_many_valued
 from keeps.core.entities import EntityType, normalise_type, parse_ref
 from keeps.core.errors import KeepsError
+from keeps.core.facts import Status
 from keeps.core.summaries import NOTE_PREFIX
 from keeps.wire.facts import WAITING, FactsOut
 
@@ -118,7 +120,7 @@ async def _beside(memory: Client, done: FactsOut) -> dict[str, list[str]]:
 
 def _tell(console: Console, done: FactsOut, beside: Mapping[str, Sequence[str]]) -> None:
     for left in done.dropped or ():
-        console.print(said(f"Not kept: what was said ({left.reason})", "yellow"))
+        console.print(said(f"Not kept what was said: {spoken(left.reason)}", "yellow"))
     for name in done.removed or ():
         console.print(said(f"Left out: a secret ({name})", "yellow"))
     found = done.extraction
@@ -136,11 +138,14 @@ def _tell(console: Console, done: FactsOut, beside: Mapping[str, Sequence[str]])
             line += said(f" (beside: {shortened(', '.join(others))})", "dim")
         console.print(line)
         console.print(said(f"  attribute:{about}/{fact.key}", "dim"))
-    waiting = [proposal.text for proposal in found.proposals or ()]
-    for text in waiting:
-        console.print(said(f"Waits for a yes: {text} (keeps inbox)", "yellow"))
+    proposals = found.proposals or ()
+    waiting = [proposal.text for proposal in proposals]
+    for proposal in proposals:
+        held = proposal.status == Status.QUARANTINED.value
+        how = "Held back until the person has looked at it" if held else "Waits for a yes"
+        console.print(said(f"{how}: {proposal.text} (keeps inbox)", "yellow"))
     for left in found.dropped or ():
-        console.print(said(f"Not kept: {left.reason}", "yellow"))
+        console.print(said(f"Not kept: {spoken(left.reason)}", "yellow"))
     doubts: Sequence[tuple[str, str]] = [(doubt.about, doubt.reason) for doubt in found.uncertainties]
     for about, reason in doubts:
         if about not in waiting or reason != WAITING:

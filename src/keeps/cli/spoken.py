@@ -12,6 +12,7 @@ DROPPED: Final = {
     Drop.SECRET: "it holds a secret",
     Drop.SUPPRESSED: "the same was turned down or deleted before",
     Drop.PAUSED: "saving is paused",
+    Drop.OFF: "whoever runs this memory has switched saving off",
     Drop.TEMPORARY: "this is a temporary chat",
     Drop.KNOWN: "it is known already, or waits already",
     Drop.TOPIC_BLOCKED: "it is about what you do not want kept",

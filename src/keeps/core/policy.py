@@ -58,6 +58,7 @@ class Drop(StrEnum):
     SECRET = "secret"
     SUPPRESSED = "suppressed"
     PAUSED = "paused"
+    OFF = "memory_off"
     TEMPORARY = "temporary"
     KNOWN = "known"
     TOPIC_BLOCKED = "topic_blocked"
@@ -195,7 +196,7 @@ def preset_decision(subject: Subject, preset: Preset, *, trusted_writer: bool) -
 def _stopped(subject: Subject, settings: Settings, controls: Sequence[Controls], now: datetime) -> Verdict | None:
     """The verdict when a switch, a pause, or what a person said keeps it out, else None."""
     if not settings.may_write:
-        return Verdict(None, drop=Drop.PAUSED, rule="kill")
+        return Verdict(None, drop=Drop.OFF, rule="kill")
     for held in controls:
         app = held.app(subject.agent)
         if any(pause.stops_saving(subject.agent, now) for pause in held.pauses):
@@ -225,10 +226,12 @@ def _always_asks(subject: Subject) -> Why | None:
     return Why.KIND if kind is not None and kind.always_asks else None
 
 
-def stops_history(agent: str, *, settings: Settings, controls: Sequence[Controls], now: datetime) -> bool:
-    """True when nothing an agent passes on of a conversation may be kept now: saving is stopped or paused."""
+def stops_history(agent: str, *, settings: Settings, controls: Sequence[Controls], now: datetime) -> Drop | None:
+    """Why nothing an agent passes on of a conversation may be kept now, or None: saving is switched off or paused."""
+    if not settings.may_write:
+        return Drop.OFF
     paused = any(pause.stops_saving(agent, now) for held in controls for pause in held.pauses)
-    return paused or not settings.may_write
+    return Drop.PAUSED if paused else None
 
 
 _POINTERS: Final = frozenset(

@@ -31,13 +31,13 @@ from keeps.services.runtime import Context
 from keeps.store import facts as store_facts
 
 _LONG_CHARS: Final = 16_384
-"""Above this a text is looked through beside the loop, so that other requests need not wait for it."""
-
-_AT_ONCE: Final = 50
-"""How many triples are screened before other requests get their turn."""
+"""Above this what one write gives is looked through beside the loop, so that other requests need not wait for it."""
 
 _BESIDE_CHARS: Final = 500
-"""Up to this length a value is also looked at beside its key, which says what a short one is."""
+"""So much of a value is also looked at beside its key, which says what a short one is."""
+
+_EXAMPLES: Final = ("Zq8Lr2Vt6Xn4Kp0Wm3Sd7Gh1", "4821")
+"""What a password or a key may look like, and a PIN."""
 
 _FROM_OUTSIDE: Final[Mapping[Role, str]] = {Role.TOOL: "tool"}
 """Roles whose words nobody here vouches for, and the taint of what comes from them."""
@@ -96,8 +96,7 @@ def history_stopped(context: Context, scope: Scope, given_by: Origin, agent: str
         return Drop.POLICY
     if given_by in BY_HAND:
         return None
-    stopped = stops_history(agent, settings=consent.settings, controls=consent.over(scope), now=now)
-    return Drop.PAUSED if stopped else None
+    return stops_history(agent, settings=consent.settings, controls=consent.over(scope), now=now)
 
 
 # ---------------------------------------------------------------------- secrets
@@ -111,25 +110,43 @@ async def without_secrets(text: str) -> tuple[str, tuple[str, ...]]:
 async def refuse_secrets(
     triples: Sequence[Triple], labels: Sequence[str], metadata: Mapping[str, Any] | None
 ) -> list[Screened]:
-    """What screening finds in each triple.
+    """What screening finds in each triple; a label or the metadata adds its topics to every one.
 
     Raises: SecretRefused when a triple, a label or the metadata holds a secret; it names the class alone.
     """
+    written = list(_leaves(metadata)) if metadata else []
+    chars = sum(map(len, written)) + sum(len(said_by(triple)) for triple in triples)
+    if chars > _LONG_CHARS:
+        return await asyncio.to_thread(_screen, triples, labels, written)
+    return _screen(triples, labels, written)
+
+
+def _screen(triples: Sequence[Triple], labels: Sequence[str], written: Sequence[str]) -> list[Screened]:
     _refuse(screening.find_secrets("\n".join(labels)) if labels else (), "a label")
-    if metadata:
-        _refuse(screening.find_secrets("\n".join(_leaves(metadata))), "the metadata")
+    _refuse(screening.find_secrets("\n".join(written)) if written else (), "the metadata")
+    beside = "\n".join((*labels, *written))
+    around = screening.topics_of(beside) if beside else frozenset[str]()
     found: list[Screened] = []
     for number, triple in enumerate(triples):
-        if number % _AT_ONCE == _AT_ONCE - 1:
-            await asyncio.sleep(0)
-        said = said_by(triple)
-        if len(said) > _LONG_CHARS:
-            screened = await asyncio.to_thread(screening.screen, said, hidden=triple.hidden_chars)
-        else:
-            screened = screening.screen(said, hidden=triple.hidden_chars)
+        keys = _keys_of(triple)
+        _refuse(screening.find_secrets("\n".join(_spellings(keys))), f"triples[{number}]")
+        screened = screening.screen(said_by(triple), hidden=triple.hidden_chars)
         _refuse(screened.secrets, f"triples[{number}]")
-        found.append(screened)
+        topics = screened.topics | around | screening.topics_of("\n".join(map(words_of, keys)))
+        found.append(replace(screened, topics=topics, beside=beside))
     return found
+
+
+def _keys_of(triple: Triple) -> list[str]:
+    return [key for key in (triple.key, triple.verb) if key]
+
+
+def _spellings(keys: Iterable[str]) -> Iterator[str]:
+    """Keys as they are and as they may have been written, before they were made small and their signs underscores."""
+    for key in keys:
+        for each in (key, key.replace("_", "-"), key.replace("_", ".")):
+            yield each
+            yield each.upper()
 
 
 def _refuse(secrets: Sequence[screening.SecretFound], where: str) -> None:
@@ -148,24 +165,34 @@ def said_by(triple: Triple) -> str:
     of = words_of(triple.key or triple.verb or "")
     if triple.value is None:
         sentence = f"{triple.entity.name} {of} {named or ''}"
-    elif triple.key is not None and not triple.key.startswith(NOTE_PREFIX) and len(triple.value) <= _BESIDE_CHARS:
-        sentence = f"the {of} is {triple.value}"
+    elif triple.key is not None and not triple.key.startswith(NOTE_PREFIX):
+        sentence = f"the {of} is {triple.value[:_BESIDE_CHARS]}"
     else:
         sentence = ""
     alone = (triple.value, named, triple.entity.name, triple.summary, triple.source_clause, triple.unresolved_hint)
     return "\n".join(part for part in (sentence, *alone) if part)
 
 
-def _leaves(value: object, key: str = "") -> Iterator[str]:
-    """Every text and number of a document, behind the key it stands under."""
+def _leaves(value: object, key: str = "", over: str = "") -> Iterator[str]:
+    """Every key, text and number of a document; what stands under a key in a sentence with it, and with `over`, the
+    nearest key above that says of a secret."""
     if isinstance(value, Mapping):
         for name, inner in cast("Mapping[str, object]", value).items():
-            yield from _leaves(inner, str(name))
+            yield str(name)
+            nested = isinstance(inner, Mapping | list | tuple)
+            yield from _leaves(inner, str(name), str(name) if nested and _tells_of_secret(str(name)) else over)
     elif isinstance(value, list | tuple):
         for inner in cast("Sequence[object]", value):
-            yield from _leaves(inner, key)
+            yield from _leaves(inner, key, over)
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
         yield f"{words_of(key)} is {value}" if key else str(value)
+        if over and over != key:
+            yield f"{words_of(over)} is {value}"
+
+
+def _tells_of_secret(key: str) -> bool:
+    """True for a key whose value is a secret when it looks like one: `password`, `api_key`, `pin`."""
+    return any(screening.find_secrets(f"{words_of(key)} is {example}") for example in _EXAMPLES)
 
 
 # ---------------------------------------------------------------------- policy
@@ -223,7 +250,8 @@ def judge(
 
 
 def _blocks(block: str, found: Screened, triple: Triple, stem: Any) -> bool:
-    return blocked_by(block, said_by(triple), stem) or not found.topics.isdisjoint(screening.topics_of(block))
+    text = "\n".join((said_by(triple), *map(words_of, _keys_of(triple)), found.beside))
+    return blocked_by(block, text, stem) or not found.topics.isdisjoint(screening.topics_of(block))
 
 
 def _stated(triple: Triple, heard: str) -> bool:
