@@ -79,7 +79,9 @@ def start_server(folder: Path, *arguments: str) -> Server:
     """`keeps serve` on a free port, answering."""
     command = [sys.executable, "-m", "keeps", "serve", "--data", str(folder), "--port", "0", *arguments]
     env = {
-        name: value for name, value in os.environ.items() if not name.startswith("KEEPS_") or name == "KEEPS_EMBEDDER"
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("KEEPS_") or name in ("KEEPS_EMBEDDER", "KEEPS_POLICY")
     }
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     until = time.monotonic() + READY_S

@@ -47,7 +47,9 @@ def until(found: Callable[[], T | None], *, limit_s: float = READY_S, what: str 
 def environment() -> dict[str, str]:
     """This environment without settings of ours, but with the embedder of the tests."""
     return {
-        name: value for name, value in os.environ.items() if not name.startswith("KEEPS_") or name == "KEEPS_EMBEDDER"
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("KEEPS_") or name in ("KEEPS_EMBEDDER", "KEEPS_POLICY")
     }
 
 
