@@ -132,6 +132,11 @@ async def _trace_of(p: Place, who: Caller) -> object:
     return [shown.ref for shown in (await traces.get(*p.at, who, p.refs["trace"])).returned if shown.ref]
 
 
+async def _turn_in_a_trace(p: Place, who: Caller) -> object:
+    shown = (await traces.get(*p.at, who, p.refs["trace"])).returned
+    return [NAME for one in shown if one.ref == f"turn:{p.refs['turn']}"]
+
+
 async def _traces_of_it(p: Place, who: Caller) -> object:
     page = await traces.of_hit(*p.at, who, f"attribute:{p.refs['attribute']}")
     return [NAME for _ in page.rows]
@@ -184,6 +189,7 @@ SAID: dict[str, Door] = {
     "turns": lambda p, who: sessions.turns(p.house.context, who, p.refs["session"], ALL),
     "inspect the turn": looking("turn:{turn}"),
     "near misses": _near,
+    "turn in a trace": _turn_in_a_trace,
 }
 """Doors to what was said."""
 
