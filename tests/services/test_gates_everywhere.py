@@ -263,6 +263,8 @@ async def test_h8_what_a_person_keeps_from_use_is_behind_no_door_for_an_agent(
     for name, door in DOORS.items():
         shown = await seen(place, place.bot, door)
         assert not tells(shown), f"{name} tells an agent"
+    doubts = await facts.uncertainties(place.house.context, place.bot, facts.ListUncertainties(page=ALL))
+    assert (doubts.rows, doubts.total) == ((), 0)
     with pytest.raises(NotFound):
         await erase.delete_entity(*place.at, place.bot, WHO)
 
