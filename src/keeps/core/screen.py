@@ -5,7 +5,7 @@ Findings are names of classes. What was matched is never part of one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from keeps.core.credentials import SecretFound, find_secrets, without_secrets
@@ -29,7 +29,7 @@ __all__ = [
     "without_secrets",
 ]
 
-RULES_VERSION: Final = 1
+RULES_VERSION: Final = 2
 """Raised whenever a rule changes. Rows do not keep it yet, so nothing is screened again."""
 
 HELD_AT: Final = 0.5
@@ -40,7 +40,8 @@ HELD_AT: Final = 0.5
 class Screened:
     """What screening found. `topics`: sensitive ones (`health`, `religion` …). `personal`: `email`, `phone` ….
     `score` 0..1: how much the text looks like words to the machine; `reasons`: the rules that say so.
-    `flags`: `instruction_like`, `has_url`, `hidden_chars`, `mixed_script`, `blob`."""
+    `flags`: `instruction_like`, `has_url`, `hidden_chars`, `mixed_script`, `blob`. `beside`: the labels and the
+    metadata it was given with, which what a person blocked is looked for in too."""
 
     secrets: tuple[SecretFound, ...] = ()
     topics: frozenset[str] = frozenset()
@@ -48,6 +49,7 @@ class Screened:
     score: float = 0.0
     reasons: tuple[str, ...] = ()
     flags: frozenset[str] = frozenset()
+    beside: str = field(default="", repr=False)
 
     @property
     def held(self) -> bool:

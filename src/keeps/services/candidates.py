@@ -129,9 +129,10 @@ def _screen(triples: Sequence[Triple], labels: Sequence[str], written: Sequence[
     found: list[Screened] = []
     for number, triple in enumerate(triples):
         keys = _keys_of(triple)
-        _refuse(screening.find_secrets("\n".join(_spellings(keys))), f"triples[{number}]")
+        where = "the text" if len(triples) == 1 else f"triples[{number}]"
+        _refuse(screening.find_secrets("\n".join(_spellings(keys))), where)
         screened = screening.screen(said_by(triple), hidden=triple.hidden_chars)
-        _refuse(screened.secrets, f"triples[{number}]")
+        _refuse(screened.secrets, where)
         topics = screened.topics | around | screening.topics_of("\n".join(map(words_of, keys)))
         found.append(replace(screened, topics=topics, beside=beside))
     return found

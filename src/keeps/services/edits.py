@@ -10,9 +10,11 @@ from keeps.core.access import Caller, Verb
 from keeps.core.errors import Conflict, IllegalTransition, Unprocessable
 from keeps.core.facts import PROVENANCE_TRUST, Fact, Row, Source
 from keeps.core.memories import MAX_PINNED, Memory, check_kind, check_text, of_row
+from keeps.core.screen import Screened
 from keeps.core.status import Move
 from keeps.core.supersession import same_value
 from keeps.core.text import fold
+from keeps.core.triples import Triple
 from keeps.services import candidates, confirming, moves, standing, suppression
 from keeps.services.index import Changes, entry_of
 from keeps.services.proposing import triple_of
@@ -56,7 +58,7 @@ async def edit(
         await standing.allowed(rt, context, caller, held, Move.EDIT)
         row = held.memory.row
         if row is None or held.memory.proposal is not None:
-            raise IllegalTransition("only what is kept can be edited: confirm a proposal in other words instead")
+            raise IllegalTransition("only what is kept can be edited: confirm it (a text may go along), or reject it")
         now = rt.clock()
         changed = await _changed(context, row, change, caller, now)
         if change.text is None:
@@ -65,10 +67,12 @@ async def edit(
         if not isinstance(changed, Fact):
             raise Unprocessable("only a fact has a text that can be edited")
         said = check_text(change.text, check_kind(changed.control.kind, context.consent.settings))
+        triple = replace(triple_of(changed, {}), value=said, valid_from=None, confidence=None, source_clause=None)
+        (found,) = await candidates.refuse_secrets([triple], (), None)
         if fold(said) == fold(changed.value):
             return await _rewrite(context, caller, row, replace(changed, value=said), now)
         assert isinstance(row, Fact)
-        return await _say_anew(context, caller, held, (row, changed), said, now)
+        return await _say_anew(context, caller, held, (row, changed), (triple, found), now)
 
     return await moves.alone(rt, context, memory_id, act, rev=rev)
 
@@ -118,15 +122,19 @@ async def _rewrite(context: Context, caller: Caller, before: Row, after: Row, no
 
 
 async def _say_anew(
-    context: Context, caller: Caller, held: Held, edited: tuple[Fact, Fact], said: str, now: datetime
+    context: Context,
+    caller: Caller,
+    held: Held,
+    edited: tuple[Fact, Fact],
+    said: tuple[Triple, Screened],
+    now: datetime,
 ) -> Memory:
     """Commit a new version in the person's own words; it enters the record where everything does, and closes the one
-    before, also where its key holds many values. `edited`: the row as it stands, and with what else was changed."""
+    before, also where its key holds many values. `edited`: the row as it stands, and with what else was changed.
+    `said`: the new text for it, and what screening found there."""
     batch, changes = Batch(at=now), Changes()
-    before, row = edited
+    (before, row), (triple, found) = edited, said
     control = confirming.agreed(context, row.control, held.actor, caller, now, reworded=True)
-    triple = replace(triple_of(row, {}), value=said, valid_from=None, confidence=None, source_clause=None)
-    (found,) = await candidates.refuse_secrets([triple], (), None)
     control = replace(control, sensitivity=found.sensitivity, topics=found.topics, flags=control.flags | found.flags)
     incoming = Incoming(
         triples=[triple],
@@ -149,5 +157,5 @@ async def _say_anew(
     batch.entries.append(moves.entry(caller.principal_id, Move.EDIT, f"attribute:{kept.id}"))
     await suppression.lift(batch, context, [kept])
     await context.commit(batch, changes)
-    found = await store_memories.find_row(context.db, context.sets, kept.id)
-    return of_row(found or kept, now)
+    stored = await store_memories.find_row(context.db, context.sets, kept.id)
+    return of_row(stored or kept, now)

@@ -8,10 +8,11 @@ read them again within seconds.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, cast
+from urllib.parse import unquote
 
 from keeps.core import contexts as core_contexts
 from keeps.core import setting_keys, webhook
@@ -20,6 +21,7 @@ from keeps.core.audit import Entry
 from keeps.core.errors import Forbidden, Invalid, KeepsError, NotFound, StaleRevision, Unprocessable
 from keeps.core.kinds import KINDS
 from keeps.core.pages import Page, PageRequest, number_key
+from keeps.core.screen import refuse_secrets
 from keeps.core.settings import Kill, Settings, document_of, is_looser
 from keeps.services import audit, consent, roles
 from keeps.services.access import Authority
@@ -88,9 +90,11 @@ async def patch(rt: Runtime, context: Context, caller: Authority, change: Change
         Forbidden: the caller has not the role for one of them.
         Unprocessable: there is no such setting, or a value is out of its range; nothing was changed.
         StaleRevision: it does not say for which version it is meant, or another one holds now.
+        SecretRefused: a text of it, or the reason, holds a secret.
     """
     await _check(rt, context, caller, Role.ADMIN, "setting.change", "settings")
     given = setting_keys.canonical(change.document)
+    _refuse_secrets(given, change.reason)
     _check_version(context, change.expected)
     document = _timed(rt, context, core_contexts.merged(context.config, given))
     await _check_document(rt, context, caller, document)
@@ -101,7 +105,8 @@ async def patch(rt: Runtime, context: Context, caller: Authority, change: Change
 
 async def manage(rt: Runtime, context: Context, by: Authority, given: Mapping[str, Any]) -> None:
     """Lay a configuration over what holds, as management does: no version is asked for, and what is not known here is
-    kept for others. Raises: Invalid."""
+    kept for others. Raises: Invalid; SecretRefused when a text of it holds a secret."""
+    _refuse_secrets(given)
     for attempt in range(1, MAX_REPLANS + 1):
         document = core_contexts.merged(context.config, given)
         core_contexts.check_config(document)
@@ -224,6 +229,24 @@ async def _check_document(rt: Runtime, context: Context, caller: Authority, docu
     before, after = context.consent.settings, _settings(rt, document, 0)
     for path in setting_keys.changed_paths(context.config, document):
         await _check(rt, context, caller, setting_keys.role_for(path, before, after), "setting.change", path)
+
+
+def _refuse_secrets(given: Mapping[str, Any], reason: str | None = None) -> None:
+    """Raises: SecretRefused when a text of a change holds a secret, also one written for an address."""
+    for text in (*_texts(given), reason or ""):
+        refuse_secrets(f"{text}\n{unquote(text)}", "a setting")
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for name, inner in cast("Mapping[str, object]", value).items():
+            yield str(name)
+            yield from _texts(inner)
+    elif isinstance(value, list | tuple):
+        for inner in cast("Sequence[object]", value):
+            yield from _texts(inner)
+    elif isinstance(value, str):
+        yield value
 
 
 def _check_outside(rt: Runtime, document: Mapping[str, Any]) -> None:
