@@ -21,8 +21,12 @@ def test_f1_f2_settings_are_shown_tried_set_and_taken_back(kept: Desk) -> None:
     assert "budget.max_memories" in kept("settings", "set", "retrieval_limit", "5", "--reason", "fewer").out
     assert kept("settings", "show", "--json").json["own"]["budget"] == {"max_memories": 5}
     assert kept("settings", "set", "retrieval_limit", "99", code=1).err.startswith("keeps: bad setting")
-    assert "there is no setting" in kept("settings", "set", "nonsense", "1", code=1).err
-    assert "fewer" in kept("settings", "history").out
+    assert "`keeps settings show`" in kept("settings", "set", "nonsense", "1", code=1).err
+    assert "near it: policy" in kept("settings", "set", "polcy", "automatic", code=1).err
+    kept("settings", "show", "nonsense", code=2)
+    history = kept("settings", "history").out
+    assert "fewer" in history
+    assert "    budget.max_memories: null → 5\n" in history
     kept("settings", "revert", "0")
     assert "budget" not in kept("settings", "show", "--json").json["own"]
     kept("settings", "revert", "99", code=3)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +16,7 @@ from keeps.core import setting_keys
 from keeps.core.settings import Kill
 from keeps.wire.controls import ProceduresOut
 from keeps.wire.pages import PageMeta
-from keeps.wire.settings import SettingsChangedOut, SettingsHistoryOut, SettingsOut
+from keeps.wire.settings import SettingsChangedOut, SettingsHistoryOut, SettingsOut, SettingsVersion
 
 app = typer.Typer(no_args_is_help=True, help="Settings of the context: seen and changed without a restart.")
 
@@ -29,6 +31,8 @@ def show(
     key: Annotated[str | None, typer.Argument(help="Only this one, or those below it.")] = None,
 ) -> None:
     """Show the settings that hold; what was set here is marked."""
+    if key is not None:
+        _check_key(key)
     reach = Reach.of(ctx)
     found = reach.ask(lambda memory: memory.settings.get())
     reach.show(found, lambda out: _tell(out, found, key))
@@ -70,9 +74,7 @@ def history(ctx: typer.Context) -> None:
     found = reach.ask(work)
 
     def tell(out: Console) -> None:
-        for row in found.versions:
-            why = f" · {row.reason}" if row.reason else ""
-            out.print(said(f"{row.version}"), said(f"{row.at:%Y-%m-%d %H:%M} · {row.by}{why}", "dim"))
+        _tell_versions(out, found.versions)
 
     reach.show(found, tell)
 
@@ -142,6 +144,16 @@ def agent(
     reach.show(found, tell)
 
 
+def _check_key(key: str) -> None:
+    """Nothing for a setting, and for what stands above some. Raises: a usage error for anything else."""
+    if key in setting_keys.KEYS or any(path.startswith(f"{key}.") for path in setting_keys.KEYS):
+        return
+    near = ", ".join(get_close_matches(key, setting_keys.KEYS, n=3))
+    raise typer.BadParameter(
+        f"there is no setting {key}" + (f"; near it: {near}" if near else "") + ". `keeps settings show` lists them"
+    )
+
+
 def _change(key: str, value: object) -> dict[str, object]:
     """`a.b` as an object in an object. Raises: a usage error for what no setting is called."""
     first, *rest = key.split(".")
@@ -169,11 +181,23 @@ def _tell(out: Console, found: SettingsOut, key: str | None) -> None:
         if path in setting_keys.KEYS and (key is None or path == key or path.startswith(f"{key}."))
     }
     if not shown:
-        note(f"keeps: there is no setting {key}, or it says nothing")
+        note(f"keeps: nothing is said by {key}")
     for path, value in shown.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         out.print(said(f"{path} = {text}"), said("set here" if path in own else "", "dim"))
     out.print(said(f"version {found.settings_version}", "dim"))
+
+
+def _tell_versions(out: Console, versions: Sequence[SettingsVersion]) -> None:
+    """Print each version and what it changed of the one before it; secrets are masked in both."""
+    for row, older in zip(versions, [*versions[1:], None], strict=True):
+        why = f" · {row.reason}" if row.reason else ""
+        out.print(said(f"{row.version}"), said(f"{row.at:%Y-%m-%d %H:%M} · {row.by}{why}", "dim"))
+        before = older.settings if older is not None else {}
+        for path in sorted(before.keys() | row.settings.keys()):
+            if before.get(path) != row.settings.get(path):
+                was, now = (json.dumps(side.get(path), ensure_ascii=False) for side in (before, row.settings))
+                out.print(said(f"    {path}: {was} → {now}"))
 
 
 def _tell_change(out: Console, done: SettingsChangedOut) -> None:

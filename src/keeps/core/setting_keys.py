@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final, cast
 
@@ -249,7 +250,12 @@ def _spelled(value: Any) -> Any:
 
 def _put(result: dict[str, Any], path: str, value: Any, *, given: str) -> None:
     if path not in KEYS:
-        raise Unprocessable(f"there is no setting {_quoted(given)}: see the list of settings")
+        near = ", ".join(get_close_matches(path, KEYS, n=3))
+        raise Unprocessable(
+            f"there is no setting {_quoted(given)}"
+            + (f"; near it: {near}" if near else "")
+            + ". `keeps settings show` and GET /settings list them"
+        )
     *above, last = path.split(".")
     place = result
     for part in above:
