@@ -22,7 +22,7 @@ NOT_RUN = {
     ("CONTRIBUTING.md", "make test"): _SETS_UP,
     ("CONTRIBUTING.md", "def plan(head: Fact | None, incoming: Fact, *, floor: float)"): "a signature",
     ("docs/explanation/performance.md", "make bench"): "takes minutes",
-    ("docs/how-to/use-it-over-mcp.md", "claude mcp add keeps -- keeps mcp --data ~/memory"): _HOST,
+    ("docs/how-to/use-it-over-mcp.md", 'claude mcp add keeps -- "$(which keeps)" mcp --data ~/memory'): _HOST,
     ("docs/explanation/retrieval.md", "KEEPS_BENCH_KIT=<kit> .venv/bin/python -m evals.vector_leg -"): _NEEDS,
     ("docs/explanation/performance.md", "KEEPS_BENCH_KIT=KIT KEEPS_BENCH_PYTHON=KITVENV/bin/python .v"): _NEEDS,
     ("docs/explanation/where-the-bytes-lie.md", 'grep -r -a -c "thatword" memory/*/finder/'): "the tutorial runs it",

@@ -18,7 +18,7 @@ def test_the_readme_does_what_it_says(desk: Desk) -> None:
     library, ferry, serve, client, inbox, curl, commands = (desk.run(block) for block in shown)
 
     unseen, asked, first, newer, older, *block = library.splitlines()
-    assert (unseen, asked) == ("0", "Mara's role is deckhand.")
+    assert (unseen, asked) == ("1", "Mara's role is deckhand.")
     assert first == "Mara's role is harbour pilot."
     assert f"print(found.hits[0].text)  # {first}" in shown[0].text
     assert newer.startswith("harbour pilot ")
@@ -26,6 +26,9 @@ def test_the_readme_does_what_it_says(desk: Desk) -> None:
     assert older.startswith("deckhand ")
     assert older.endswith(newer.removeprefix("harbour pilot ").removesuffix(" None"))
     assert "The rye starter lives in the cellar." in "\n".join(block)
+
+    again = desk.run(shown[0]).splitlines()
+    assert (again[:2], first in again) == ([unseen, asked], True), "on a second run too"
 
     assert ferry.strip() == "The ferry leaves at seven."
 
