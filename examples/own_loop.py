@@ -14,7 +14,7 @@ async def model(agent: str, messages: list[dict[str, str]], *, system: str) -> s
 
 
 async def main() -> None:
-    async with Memory.open("memory", saved_key="owner") as memory, Writer(memory) as writer:
+    async with Memory.open("memory") as memory, Writer(memory) as writer:
         session = (await memory.sessions.create()).id
         ask = with_memory(model, ByQuestion(memory=memory, session=session), agents={"assistant"})
         for said in ("I row on Tuesdays.", "When do I row?"):

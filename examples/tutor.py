@@ -20,7 +20,10 @@ async def call_agent(agent: str, messages: list[dict[str, str]]) -> str:
 async def main() -> None:
     learner = "mara@school.example"
     entity, scope = PEOPLE.entity(learner), PEOPLE.scope(learner)
-    async with Memory.open("memory", saved_key="owner") as memory:
+    async with Memory.open("memory", saved_key="owner") as owner:  # once: what the app may do, with its own key
+        await owner.principals.grant("agent", "user/*", ["memory:read", "memory:write", "memory:forget"])
+        await owner.principals.change("agent", trusted_writer=True)
+    async with Memory.open("memory") as memory:
         for fact in (GOAL(unit=7), RESULT(guessed=3, proved=2, total=5)):
             await memory.remember(triples=[fact.triple(entity)], kind=fact.kind, scopes=scope)
         recall = ByRule(memory=memory, entity=entity, lens=scope, selection=Selection(keys=["goal", "result"]))

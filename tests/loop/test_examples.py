@@ -14,7 +14,7 @@ MAX_LINES = 40
 PRINTED = {
     "tutor.py": """\
 tutor: You proved two, and all of them once.
-    result: guessed 3 and proved 2 of 5 (saved by the user)
+    result: guessed 3 and proved 2 of 5 (recorded by the app)
 judge: Two of five.
 forgotten: 2 memories, and a look finds 0
 """,
