@@ -18,7 +18,7 @@ def test_e2_only_real_cites_are_kept_once_and_in_their_order() -> None:
     cites = ["attribute:bbb", "fake", "attribute:aaa", "attribute:bbb", " attribute:aaa", "ATTRIBUTE:AAA", "aaa"]
     found = verify_cites(cites, OFFERED, {"attribute:aaa", "attribute:bbb"})
     assert found.kept == ("attribute:bbb", "attribute:aaa")
-    assert found.dropped == ("fake", "attribute:bbb", " attribute:aaa", "ATTRIBUTE:AAA", "aaa")
+    assert found.dropped == ("fake", " attribute:aaa", "ATTRIBUTE:AAA", "aaa")
     assert not found.uncited
 
 
@@ -58,7 +58,8 @@ def test_every_cite_is_kept_or_dropped_and_what_is_kept_was_offered_and_is_there
     cites: list[str], offered: set[str], live: set[str]
 ) -> None:
     found = verify_cites(cites, offered, live)
-    assert len(found.kept) + len(found.dropped) == len(cites)
+    again = sum(cites.count(cite) - 1 for cite in found.kept)
+    assert len(found.kept) + again + len(found.dropped) == len(cites)
     assert len(set(found.kept)) == len(found.kept)
     assert set(found.kept) <= offered & live & set(cites)
     assert set(found.kept) == offered & live & set(cites)  # there are fewer than twenty names

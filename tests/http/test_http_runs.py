@@ -147,7 +147,7 @@ async def test_e2_of_cites_only_real_ones_are_kept_once(
     await owner.post("/forget", json={"ids": [forgotten], "purge": True})
     cites = [ref, "attribute:" + "q" * 20, elsewhere, forgotten, ref, f" {ref} ", ref.upper(), "memory:x\u202ey"]
     done = await cite(agent, run, *cites)
-    assert (done["kept"], done["dropped"], done["reason"]) == ([ref], 7, "not_offered")
+    assert (done["kept"], done["dropped"], done["reason"]) == ([ref], 6, "not_offered")
     assert "uncited" not in done
     assert [each["id"] for each in done["memoriesUsed"]["cited"]] == [ref]
     assert word in done["memoriesUsed"]["cited"][0]["text"]

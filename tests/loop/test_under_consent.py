@@ -130,7 +130,7 @@ async def test_d4_the_run_of_a_call_says_what_was_offered_and_cited(tutoring: Tu
         assert answer.run is not None
         assert run in {None, answer.run}
         seen = await app.runs.get(answer.run)
-        assert (seen.cites_kept, seen.cites_dropped) == (1, 2)
+        assert (seen.cites_kept, seen.cites_dropped) == (1, 1)
         assert {memory.id for memory in offered} <= set(seen.selected_memory_ids)
         assert (seen.end_reason is None) is own
 

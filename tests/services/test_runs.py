@@ -401,9 +401,9 @@ async def test_e2_cites_are_held_against_this_run_and_the_record(rt: Runtime, co
     ]
     done = await citations.cite(rt, context, agent, run, cites)
     assert done.verified.kept == (used,)
-    assert len(done.verified.dropped) == 8
+    assert len(done.verified.dropped) == 7
     found = await citations.view(rt, context, agent, run)
-    assert (found.run.cites_kept, found.run.cites_dropped) == (1, 8)
+    assert (found.run.cites_kept, found.run.cites_dropped) == (1, 7)
     assert set(found.bad) == {"fake", dropped, used, used.upper(), "Mara"}
     assert {each.candidate.memory: each.cited for each in found.weighed if not each.gone} == {
         used: True, shown: False, dropped: False

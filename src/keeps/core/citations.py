@@ -37,8 +37,7 @@ _SAFE: Final = re.compile(rf"[A-Za-z0-9_:/-]{{1,{MOST_BAD_CHARS}}}")
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """`kept`: cites of what was offered, each once, in their order. `dropped`: the others, as they were sent and one
-    for each time, all for the reason `not_offered`. `uncited`: there were cites, and none of them is kept.
+    """`kept`: cites of what was offered, each once, in their order. `dropped`: the others, as they were sent, all for the reason `not_offered`. `uncited`: there were cites, and none of them is kept.
     """
 
     kept: tuple[str, ...] = ()
@@ -50,14 +49,16 @@ def verify_cites(cites: Sequence[str], offered: Collection[str], live: Collectio
     """The cites that stand: equal, letter by letter, to an id in `offered`, and still in `live`; 20 at most.
 
     `offered`: the ids that the run was given. `live`: those of them that can be read now; None: all of them can.
-    What is not a string, what comes twice, is padded or spelled otherwise is dropped.
+    What is not a string, is padded or spelled otherwise is dropped; what comes twice counts once.
     """
     kept: dict[str, None] = {}
     dropped: list[str] = []
     given = frozenset(offered)
     there = given if live is None else given.intersection(live)
     for cite in cites:
-        if type(cite) is str and cite in there and cite not in kept and len(kept) < MOST_CITES:
+        if type(cite) is str and cite in kept:
+            continue
+        if type(cite) is str and cite in there and len(kept) < MOST_CITES:
             kept[cite] = None
         else:
             dropped.append(str(cite))
