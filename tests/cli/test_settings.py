@@ -51,9 +51,12 @@ def test_an_agent_is_told_how_to_behave(kept: Desk) -> None:
 
 def test_h8_pauses_add_up_and_are_lifted_together(kept: Desk) -> None:
     assert "Saving paused until" in kept("pause", "--saving", "--for", "1h").out
-    both = kept("pause", "--agent", "coach").out
-    assert "Saving and use of coach paused until you run `keeps resume`." in both
+    assert "agent (Agent)" in kept("pause", "--agent", "nobody", code=2).err
+    both = kept("pause", "--agent", "agent").out
+    assert "Saving and use of agent paused until you run `keeps resume`." in both
     assert len(kept("pause", "--using", "--for", "today", "--json").json["pauses"]) == 3
+    assert len(kept("resume", "--agent", "agent", "--json").json["pauses"]) == 2
+    assert "Saving paused until" in kept("controls").out
     assert kept("resume").out.strip() == "Nothing is paused."
     kept("pause", "--for", "soon", code=2)
 
@@ -66,6 +69,21 @@ def test_consents_and_blocks(kept: Desk) -> None:
     assert "agreed to: nothing sensitive" in kept("consent").out
     assert "weather" in kept("consent", "weather", code=1).err
     kept("consent", "--history", "maybe", code=2)
+    kept("consent", "--block", "my back")
+    assert "blocked is “my back”" in kept("consent", "--unblock", "my front", code=2).err
+    kept("consent", "--unblock", "my back")
+
+
+def test_what_an_agent_may_do_is_shown_and_changed(kept: Desk) -> None:
+    assert "Agent: uses memory, may propose" in kept("controls").out
+    shown = kept("controls", "agent", "--suggest", "off", "--kind", "fact")
+    assert "Agent: uses memory, only fact" in shown.out
+    shown = kept("controls", "agent", "--suggest", "on", "--kind", "all", "--json").json
+    assert [(one["use"], one["suggest"], one.get("kinds")) for one in shown["apps"] if one["agent"] == "agent"] == [
+        (True, True, None)
+    ]
+    kept("controls", "agent", code=2)
+    kept("controls", "--use", "off", code=2)
 
 
 def test_f5_the_audit_is_listed_and_verified(kept: Desk) -> None:

@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "pause": "keeps.cli.controls",
     "resume": "keeps.cli.controls",
     "consent": "keeps.cli.controls",
+    "controls": "keeps.cli.controls",
     "audit": "keeps.cli.controls",
     "mode": "keeps.cli.mode",
     "export": "keeps.cli.export",
