@@ -178,3 +178,15 @@ async def test_an_undo_of_what_was_not_deleted_says_what_to_do(home: Home) -> No
         await undo()
     with pytest.raises(type(refused.value)):
         await memories.renew(home.rt, home.context, home.owner, rye.id)
+
+
+@pytest.mark.parametrize("key", ["role", "likes"])
+async def test_what_was_retired_and_is_said_anew_is_in_use_again(home: Home, key: str) -> None:
+    rye = await home.said(key, "rye bread")
+    await memories.retire(home.rt, home.context, home.owner, rye.id)
+    assert await home.recalled("Mara bread") == set()
+    again = await home.said(key, "rye bread")
+    assert again.id != rye.id
+    assert await home.recalled("Mara bread") == {"rye bread"}
+    assert (await home.get(rye.id)).superseded_by == again.id
+    assert await checks.chains(home.context.db) == []

@@ -112,7 +112,8 @@ def plan(standing: Standing, incoming: Fact, *, observed: bool, floor: float = C
     doubts = _cross_provenance(standing.other_head, incoming)
     if head is None:
         return Plan(opened=incoming, head=incoming.id, doubts=doubts)
-    if (settled := _settled_beside(standing, head, incoming, floor, doubts)) is not None:
+    settled = None if _begins_again(head, incoming) else _settled_beside(standing, head, incoming, floor, doubts)
+    if settled is not None:
         return settled
     twins = (c for c in standing.contenders if same_value(c, incoming))
     closed, opened = _link(head, incoming)
@@ -124,6 +125,16 @@ def plan(standing: Standing, incoming: Fact, *, observed: bool, floor: float = C
         corrected=(head, opened),
         doubts=doubts,
     )
+
+
+def _begins_again(head: Fact, incoming: Fact) -> bool:
+    """True when `incoming` says anew what is not in use any more: its life is over, or it was retired. What a person
+    retired only a person brings back."""
+    control, ends_at = head.control, head.control.expires_at
+    over = ends_at is not None and ends_at <= incoming.clocks.recorded_at
+    if not same_value(head, incoming) or not (over or control.status is Status.EXPIRED):
+        return False
+    return incoming.control.user_confirmed or control.status_reason != "user"
 
 
 def _settled_beside(
