@@ -37,7 +37,8 @@ _SAFE: Final = re.compile(rf"[A-Za-z0-9_:/-]{{1,{MOST_BAD_CHARS}}}")
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """`kept`: cites of what was offered, each once, in their order. `dropped`: the others, as they were sent, all for the reason `not_offered`. `uncited`: there were cites, and none of them is kept.
+    """`kept`: cites of what was offered, each once, in their order. `dropped`: the others, as they were sent, all for
+    the reason `not_offered`. `uncited`: there were cites, and none of them is kept.
     """
 
     kept: tuple[str, ...] = ()
