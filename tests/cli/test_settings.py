@@ -90,5 +90,14 @@ def test_f5_the_audit_is_listed_and_verified(kept: Desk) -> None:
     kept("settings", "set", "undo_seconds", "20")
     listed = kept("audit", "--action", "setting").out
     assert "setting.change setting:1 owner" in listed
+    assert listed.startswith("number · what was done")
+    assert "setting.change" in kept("audit", "--action", "bogus").err
     assert kept("audit", "verify").out.startswith("Whole: ")
     assert kept("audit", "verify", "--json").json["ok"] is True
+
+
+def test_a_wrong_key_is_said_as_a_shell_knows_it(kept: Desk) -> None:
+    said = kept("inbox", "--key", "sp-wrong", code=1).err
+    assert "KEEPS_KEY" in said
+    assert "keys.json" in said
+    assert "Authorization" not in said

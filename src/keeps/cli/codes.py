@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from keeps.core.errors import Gone, KeepsError, NotFound, StaleHead, StoreRefused, Unavailable
+from keeps.core.errors import Gone, KeepsError, NotFound, StaleHead, StoreRefused, Unauthenticated, Unavailable
 from keeps.core.fence import plain
 
 FAILED: Final = 1
@@ -27,6 +27,14 @@ def exit_code_of(error: KeepsError) -> int:
     return next((code for kind, code in _CODES.items() if isinstance(error, kind)), FAILED)
 
 
+_KEY: Final = (
+    "the key is not one of this context: give another in KEEPS_KEY or --key. Beside a folder leave both out, and the "
+    "owner's key in its keys.json is used"
+)
+
+
 def say_error(error: KeepsError) -> None:
     """One line on stderr."""
-    print(f"keeps: {plain(error.message)}", file=sys.stderr)
+    # The service speaks of a header, which nobody writes in a shell.
+    message = _KEY if isinstance(error, Unauthenticated) else plain(error.message)
+    print(f"keeps: {message}", file=sys.stderr)

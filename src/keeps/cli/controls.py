@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from keeps.cli.codes import FAILED
-from keeps.cli.reach import Reach, Reaching, confirm, counted, said
+from keeps.cli.reach import Reach, Reaching, confirm, counted, note, said
 from keeps.client import Client
 from keeps.wire.audit import AuditOut
 from keeps.wire.base import WireOut
@@ -247,6 +247,10 @@ def _tell_rules(out: Console, rules: RulesOut) -> None:
         out.print(said(f"never of kind: {one}"))
 
 
+_LATEST: Final = 500
+"""Entries whose acts are named when none is of the act that was asked for."""
+
+
 class Look(StrEnum):
     """What to do with the audit."""
 
@@ -272,6 +276,9 @@ def audit(
         return
     found = reach.ask(lambda memory: memory.audit.list(action=action, target=target, actor=actor, limit=limit))
     reach.show(found, lambda out: _tell_audit(out, found))
+    if action is not None and not found.entries and not reach.json:
+        latest = reach.ask(lambda memory: memory.audit.list(limit=_LATEST))
+        note(f"Acts in the latest entries: {', '.join(sorted({row.action for row in latest.entries})) or 'none'}")
 
 
 def _verify(reach: Reach) -> None:

@@ -51,7 +51,7 @@ def serve(
         logging.getLogger(noisy).setLevel(logging.WARNING)
     config = _config(data, policy)
     note(f"Opening {config.data} …")
-    asyncio.run(_half().serve(config, host, port))
+    asyncio.run(_half().serve(config, host, port, asked=policy))
 
 
 @app.command(epilog="Example: keeps bootstrap --data ./memory --context harbour --json")

@@ -39,8 +39,8 @@ async def bootstrap(config: Config, context: str) -> Bootstrapped:
             return await contexts.bootstrap(rt, context, policy=config.policy)
 
 
-async def serve(config: Config, host: str, port: int) -> None:
-    """Answer over HTTP until a signal comes. Raises: as `owning`."""
+async def serve(config: Config, host: str, port: int, *, asked: Preset | None = None) -> None:
+    """Answer over HTTP until a signal comes. `asked`: the policy a new context gets. Raises: as `owning`."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -53,6 +53,8 @@ async def serve(config: Config, host: str, port: int) -> None:
         loop.add_signal_handler(number, end)
     async with owning(config, host=host, port=port, context=DEFAULT_CONTEXT, warm=True) as owned:
         _tell(config, owned, host, await count_waiting(owned.rt))
+        if asked is not None and owned.minted is None:
+            _tell_policies_stay(asked, owned)
         await stop.wait()
         note("Stopping …")
 
@@ -70,6 +72,17 @@ def _tell(config: Config, owned: Owned, host: str, waiting: int) -> None:
             f"keeps: {host} lets other machines in, and what they send is not encrypted: anyone on the way can read "
             "keys and memories. Put a proxy with TLS in front, or listen on 127.0.0.1."
         )
+
+
+def _tell_policies_stay(asked: Preset, owned: Owned) -> None:
+    """Say which contexts keep another policy than `asked`: a policy is given to what is new alone."""
+    for context in owned.rt.contexts.values():
+        held = context.consent.settings.policy
+        if held is not asked:
+            note(
+                f"keeps: {context.id} keeps its policy {held}, since --policy and KEEPS_POLICY are for a new memory. "
+                f"To change it: keeps settings set policy {asked} --context {context.id}"
+            )
 
 
 def _policies(config: Config, owned: Owned) -> list[str]:
