@@ -185,6 +185,7 @@ async def test_what_was_retired_and_is_said_anew_is_in_use_again(home: Home, key
     rye = await home.said(key, "rye bread")
     await memories.retire(home.rt, home.context, home.owner, rye.id)
     assert await home.recalled("Mara bread") == set()
+    assert await checks.chains(home.context.db) == []
     again = await home.said(key, "rye bread")
     assert again.id != rye.id
     assert await home.recalled("Mara bread") == {"rye bread"}

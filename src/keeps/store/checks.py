@@ -59,7 +59,7 @@ async def chains(db: Db) -> list[Fault]:
         if not named <= facts.keys():
             dangling.append(_ref(chain))
             continue
-        if head and not _in_force(facts[head]):
+        if head and not _may_head(facts[head]):
             closed.append(_ref(chain))
         if any((facts[m]["entity"], facts[m]["scope_set"]) != (chain["entity"], chain["scope_set"]) for m in named):
             foreign.append(_ref(chain))
@@ -140,9 +140,10 @@ async def vectors(db: Db) -> list[Fault]:
     ]
 
 
-def _in_force(row: Record) -> bool:
+def _may_head(row: Record) -> bool:
+    """True for a value in force, and for one that rests: it may be renewed where it stands."""
     closed = row.get("superseded_by") is not None or row.get("forgotten_at") is not None
-    return row["status"] == "confirmed" and not closed
+    return row["status"] in ("confirmed", "expired") and not closed
 
 
 async def _has_field(db: Db, table: str, field: str) -> bool:
