@@ -1,12 +1,14 @@
 """Words meant for the machine and not for the person: how much a text looks like them, and by which rules.
 
-Rules know English, Spanish, German, French, Arabic and Chinese. They catch the clumsy cases; what keeps a text from
+Rules know English, Spanish, German, French, Arabic and Chinese, and of Italian, Portuguese, Polish, Russian, Japanese
+and Korean the order to ignore what was said before. They catch the clumsy cases; what keeps a text from
 doing harm is that nothing unconfirmed reaches a prompt, and that text cannot leave its fence.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -60,10 +62,12 @@ _RULES: Final = tuple(
 )
 
 _UNSPACED: Final = tuple(
-    (reason, weight, re.compile(pattern.translate(ARABIC))) for reason, weight, pattern in UNSPACED
+    (reason, weight, re.compile(unicodedata.normalize("NFKD", pattern.translate(ARABIC))))
+    for reason, weight, pattern in UNSPACED
 )
 _ARABIC: Final = re.compile("[\u0600-\u06ff]")
 _HAN: Final = re.compile("[\u3400-\u9fff]")
+_OTHER_UNSPACED: Final = re.compile("[\u0600-\u06ff\u3400-\u9fff\u3040-\u30ff\u1100-\u11ff]")
 
 _WORD: Final = re.compile(r"[^\W_]+(?:['\-][^\W_]+)*")
 
@@ -95,6 +99,10 @@ _URL: Final = re.compile(
     r"|xyz|top|ru|cn|de|fr|es|uk|eu|example|test|ly|gg)(?:/\S|\b(?![\w.]))"
 )
 _EMAIL: Final = re.compile(r"[\w.+\-]{1,64}@[\w\-]{1,63}(?:\.[\w\-]{1,63}){1,5}")
+_BARE_EMAIL: Final = re.compile(
+    r"(?im)^(?:my |her |his |the )?(?:e-?mail|mail)(?: address)? ?[:=]? ?[\w.+\-]{1,64}@[\w.\-]{1,253}[.,;]?$"
+)
+"""A line that says what somebody's address is, and orders nothing."""
 _WALLET: Final = re.compile(
     r"\b0x[0-9a-fA-F]{40}\b|\bbc1[a-z0-9]{25,62}\b|\b[13][1-9A-HJ-NP-Za-km-z]{25,34}\b"
     r"|\b[LM][1-9A-HJ-NP-Za-km-z]{26,33}\b"
@@ -163,7 +171,7 @@ def _by_rules(plain: str) -> Iterator[tuple[str, float]]:
     for reason, weight, anchors, pattern in _RULES:
         if not anchors.isdisjoint(words) and pattern.search(plain):
             yield reason, weight
-    if not plain.isascii() and (_ARABIC.search(plain) or _HAN.search(plain)):
+    if not plain.isascii() and _OTHER_UNSPACED.search(plain):
         for reason, weight, pattern in _UNSPACED:
             if pattern.search(plain):
                 yield reason, weight
@@ -182,6 +190,10 @@ def _mixed(whole: str) -> Iterator[tuple[str, float]]:
 
 def _contact(whole: str, plain: str) -> Iterator[tuple[str, float]]:
     """A place to send something to, together with an order."""
+    if "@" in whole:
+        said = _BARE_EMAIL.sub("", whole)
+        if said != whole:
+            whole, plain = said, plain_words(said)
     if not (_ORDER.search(plain) or (not plain.isascii() and _ORDER_UNSPACED.search(plain))):
         return
     if _URL.search(whole) or ("@" in whole and _EMAIL.search(whole)) or _WALLET.search(whole):

@@ -160,6 +160,13 @@ ENGLISH: Final[tuple[Row, ...]] = (
         r"|n't) (?:\w+ )?(?:know"
         r"|see|learn|notice|find out|be (?:told|informed|aware))\b",
     ),
+    (
+        SECRECY,
+        0.6,
+        "secretly silently covertly quietly discreetly",
+        r"\b(?:secretly|silently|covertly|quietly|discreetly) (?:b?cc|send|forward|copy|e-?mail|mail|share|upload"
+        r"|transfer|post)\b[^!?]{0,80}(?:@|https?:)",
+    ),
     (SECRECY, 0.4, "secretly silently covertly quietly", rf"\b(?:secretly|silently|covertly|quietly) (?:{ACTIONS})\b"),
     (
         AUTHORITY,

@@ -1,4 +1,5 @@
-"""Words for the machine in Spanish, German and French, folded: small letters, no accents."""
+"""Words for the machine in Spanish, German and French, and orders to ignore orders in Italian, Portuguese, Polish and
+Russian, folded: small letters, no accents."""
 
 from __future__ import annotations
 
@@ -281,5 +282,35 @@ EUROPEAN: Final[tuple[Row, ...]] = (
         "confirmation approbation verification validation autorisation",
         r"\b(?:sans|saute|sautez|contourne|desactive|evite)(?: [\w']+){0,3} (?:confirmation"
         r"|approbation|verification|validation|autorisation)\b",
+    ),
+    # Italian and Portuguese
+    (
+        SPEAKS,
+        0.6,
+        "ignora ignorate ignorare dimentica dimenticate trascura scorda",
+        r"\b(?:ignora(?:te|re)?|dimentica(?:te)?|trascura|scorda)(?: \w+){0,3} (?:istruzioni|regole|ordini|direttive"
+        r"|indicazioni|comandi)\b",
+    ),
+    (
+        SPEAKS,
+        0.6,
+        "ignore ignora ignorem ignorar esqueca esquece desconsidere desobedeca",
+        r"\b(?:ignor(?:e|a|em|ar)|esquec[ae]|desconsidere|desobedeca)(?: \w+){0,3} (?:instrucoes|regras|ordens"
+        r"|diretrizes|orientacoes|comandos)\b",
+    ),
+    # Polish and Russian
+    (
+        SPEAKS,
+        0.6,
+        "ignoruj ignorujcie zignoruj zignorujcie zapomnij pomin",
+        r"\b(?:z?ignoruj(?:cie)?|zapomnij|pomin)(?: \w+){0,3} (?:instrukcj\w{1,3}|polece\w{1,4}|zasad\w{0,3}"
+        r"|regu[lł]\w{0,3}|wytyczn\w{1,3}|rozkaz\w{1,3})\b",
+    ),
+    (
+        SPEAKS,
+        0.6,
+        "игнорируи игнорируите проигнорируи проигнорируите забудь забудьте внимания отмени",
+        r"\b(?:(?:про)?игнорируи(?:те)?|забудь(?:те)?|отмени|не обращаи(?:те)? внимания на)(?: \w+){0,3}"
+        r" (?:инструкц\w{1,3}|указани\w{1,3}|правил\w{0,3}|команд\w{0,3}|приказ\w{0,3}|предписани\w{1,3})\b",
     ),
 )

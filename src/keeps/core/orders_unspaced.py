@@ -1,4 +1,4 @@
-"""Words for the machine in Arabic and Chinese."""
+"""Words for the machine in Arabic and Chinese, and orders to ignore orders in Japanese and Korean."""
 
 from __future__ import annotations
 
@@ -116,4 +116,11 @@ UNSPACED: Final[tuple[Pair, ...]] = (
         "|密码|发票|文件|记忆|余额)",
     ),
     (SKIPS, 0.4, "(?:跳过|无需|不需要|绕过|跳過|無需)[^。！？]{0,6}(?:确认|批准|验证|审批|授权|確認)"),
+    # Japanese and Korean, where the verb comes last
+    (
+        SPEAKS,
+        0.6,
+        "(?:指示|命令|ルール|規則|指令|制約|プロンプト)(?:を|は|なんて|など)?[^。！？]{0,10}(?:無視(?:し(?:て|ろ|なさい)|せよ)|忘れ(?:て|ろ|なさい)|従うな)",
+    ),
+    (SPEAKS, 0.6, "(?:지시|명령|규칙|지침|설정|프롬프트)[^.!?]{0,24}(?:무시(?:하(?:고|세요|십시오|라)|해)|잊어)"),
 )
