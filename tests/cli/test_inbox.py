@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,9 +14,11 @@ from tests.cli.conftest import Desk
 
 
 @pytest.fixture
-def agent(desk: Desk) -> Desk:
-    """The same folder, with the key of its agent."""
-    return replace(desk, env={"KEEPS_KEY": saved_keys(desk.folder, "default")["agent"]})
+def agent(desk: Desk) -> Iterator[Desk]:
+    """The same folder, with the key of its agent, which is asked about."""
+    desk("settings", "set", "policy", "deliberate")
+    yield replace(desk, env={"KEEPS_KEY": saved_keys(desk.folder, "default")["agent"]})
+    desk("settings", "set", "policy", "automatic")
 
 
 def propose(desk: Desk, agent: Desk, value: str, key: str = "likes") -> str:
@@ -104,6 +107,12 @@ def test_an_agent_has_no_inbox(desk: Desk, agent: Desk) -> None:
 )
 def test_wrong_usage_says_so(desk: Desk, arguments: tuple[str, ...]) -> None:
     desk("inbox", *arguments, code=2)
+
+
+def test_a_misspelled_action_is_answered_with_the_nearest(desk: Desk) -> None:
+    said = " ".join(desk("inbox", "appove", code=2).err.replace("│", " ").split())
+    assert "Did you mean 'approve'?" in said
+    assert "Value error" not in said
 
 
 def test_on_a_terminal_each_is_asked_about_and_enter_leaves_it(

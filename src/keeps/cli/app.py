@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib.metadata import version
@@ -67,6 +68,18 @@ _COMPLETIONS: Final = ("--install-completion", "--show-completion")
 _SHELLS: Final = ("bash", "zsh", "fish")
 
 
+_NO_CHOICE: Final = re.compile(r"'([^']*)' is not one of (.*)\.")
+
+
+def _with_the_nearest(message: str) -> str:
+    """What is wrong with a parameter, with the choice that comes nearest to what was given."""
+    message = message.removeprefix("Value error, ")
+    if (wrong := _NO_CHOICE.fullmatch(message)) is None:
+        return message
+    near = get_close_matches(wrong[1], re.findall(r"'([^']*)'", wrong[2]), n=1)
+    return message + (f" Did you mean {near[0]!r}?" if near else "")
+
+
 class _Commands(TyperGroup):
     """Loads a command's module when the command is named, and turns errors into a line and an exit code."""
 
@@ -96,6 +109,9 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = _with_the_nearest(error.message)
+            raise
         except KeepsError as error:
             say_error(error)
             raise typer.Exit(exit_code_of(error)) from None

@@ -207,7 +207,7 @@ def settings(**fixed: object) -> Config:
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = "_".join(str(part) for part in fault["loc"]).upper()
-        note(f"keeps: KEEPS_{where}: {fault['msg']}")
+        note(f"keeps: KEEPS_{where}: {fault['msg'].removeprefix('Value error, ')}")
         raise typer.Exit(USAGE) from None
 
 

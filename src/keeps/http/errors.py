@@ -113,4 +113,8 @@ def _fault(error: Exception) -> str:
         return "the request is malformed"
     fault = error.errors()[0]
     where = str(fault["loc"][-1])
-    return f"{where} is required" if fault["type"] == "missing" else f"{where}: {fault['msg']}"
+    return (
+        f"{where} is required"
+        if fault["type"] == "missing"
+        else f"{where}: {fault['msg'].removeprefix('Value error, ')}"
+    )
