@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
@@ -21,6 +21,8 @@ SIGNATURE_HEADER: Final = "X-Keeps-Signature"
 MAX_URL_CHARS: Final = 2000
 _MAX_PORT: Final = 65535
 _NAT64: Final = IPv6Network("64:ff9b::/96")
+_LOCAL: Final = (IPv4Network("192.0.0.0/24"), IPv4Network("192.88.99.0/24"), IPv6Network("fec0::/10"))
+"""What counts as global by its list, and leads into a network: protocol assignments, relays, the old site-local."""
 
 
 def check_url(url: str, *, private_hosts: Collection[str]) -> SplitResult:
@@ -61,6 +63,8 @@ def is_public(address: str) -> bool:
 
 
 def _is_public(address: IPv4Address | IPv6Address) -> bool:
+    if any(address in network for network in _LOCAL):
+        return False
     return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
 
 
