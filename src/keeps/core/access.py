@@ -308,8 +308,8 @@ def check_write(scope: Scope, region: Region) -> None:
     for node in nodes:
         if not region.covers(node):
             raise Forbidden(
-                f"memory:write is not held over {wire_path(node)}: write below a scope that whoami names, or let the owner"
-                " of the context or management grant it (principals.grant)"
+                f"memory:write is not held over {wire_path(node)}: write below a scope that whoami names, or let the"
+                " owner of the context or management grant it (principals.grant)"
             )
 
 
