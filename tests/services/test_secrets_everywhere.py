@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from keeps.core.controls import Controls
+from keeps.core.entities import entity_ref
 from keeps.core.errors import SecretRefused
 from keeps.core.facts import Fact
 from keeps.core.policy import Drop
 from keeps.core.scopes import ScopePath
-from keeps.services import candidates, memories, settings
+from keeps.services import candidates, erase, memories, settings
 from keeps.services.memories import Edit, Save
 from keeps.services.settings import Change
 from tests.services.governing import House, house
@@ -150,3 +151,12 @@ async def test_h5_a_write_of_many_texts_is_screened_beside_the_loop(at: House, m
     many = [fact(f"k{number}", "e" * 700 + "é") for number in range(30)]
     await say(at.rt, at.context, at.owner, *many, scopes="user/owner")
     assert beside == [30]
+
+
+async def test_m9_what_a_person_deleted_with_an_entity_is_not_learned_again(at: House) -> None:
+    boat = fact("owner", "the man from the town", name="Anna", type_="place")
+    await say(at.rt, at.context, at.owner, boat, scopes="user/owner")
+    await erase.delete_entity(at.rt, at.context, at.owner, entity_ref("place", "Anna"))
+    again = await say(at.rt, at.context, at.agent, boat, scopes="user/owner")
+    assert again.extraction is not None
+    assert [each.why for each in again.extraction.dropped] == [Drop.SUPPRESSED]

@@ -103,11 +103,8 @@ async def forget(rt: Runtime, context: Context, caller: Caller, request: Forget)
     told_to = sight_of(context, caller).sets
     chooser = Chooser(context, region, request.lens, gone, readable=told_to)
 
-    by_person = caller.kind is PrincipalKind.HUMAN and caller.target is None
-
     async def choose() -> Choice:
-        choice = await chooser.choose(request.query, request.ids)
-        return replace(choice, refused_by=caller.principal_id) if by_person else choice
+        return _by(caller, await chooser.choose(request.query, request.ids))
 
     if not request.dry_run:
         return _forgotten(*await _carry_out(rt, context, choose))
@@ -135,9 +132,15 @@ async def delete_entity(rt: Runtime, context: Context, caller: Caller, ref: Enti
         raise Forbidden(f"memory:forget is not held over the scopes of {ref}")
 
     async def choose() -> Choice:
-        return await chooser.choose_entity(ref)
+        return _by(caller, await chooser.choose_entity(ref))
 
     return _forgotten(*await _carry_out(rt, context, choose))
+
+
+def _by(caller: Caller, choice: Choice) -> Choice:
+    """The choice; what a person of their own forgets, they refuse as well."""
+    by_person = caller.kind is PrincipalKind.HUMAN and caller.target is None
+    return replace(choice, refused_by=caller.principal_id) if by_person else choice
 
 
 async def delete_session(rt: Runtime, context: Context, caller: Caller, session_id: str) -> Forgotten:
