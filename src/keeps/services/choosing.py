@@ -16,6 +16,7 @@ from keeps.core.entities import EntityRef, known_type, normalise_key, normalise_
 from keeps.core.erasure import Clause, Fate, Gone, Order, Presence
 from keeps.core.errors import Invalid
 from keeps.core.facts import Status
+from keeps.core.policy import Why
 from keeps.core.references import KeyReference, parse_reference
 from keeps.core.scopes import Lens, Pattern, Scope
 from keeps.core.sessions import RENDERED, Session
@@ -26,12 +27,15 @@ from keeps.services.runtime import Context
 from keeps.store import erase as store_erase
 from keeps.store import facts as store_facts
 from keeps.store import named as store_named
+from keeps.store import proposals as store_proposals
 from keeps.store.rows import Record, key_of
 
 MAX_BY_WORDS: Final = 20
 """The most memories one phrase retires or purges; ids are not limited."""
 
 _AT_ONCE: Final = 4_096
+_DECIDED: Final = frozenset({*store_facts.FACT_TABLES, store_proposals.PROPOSAL})
+"""Tables of what somebody can decide about meanwhile."""
 _RULE_TEXTS: Final = ("description", "summary", "label")
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -226,6 +230,10 @@ class Chooser:
         own = self.own
         refs = {place: _refs_of(found) for place, text in enumerate(ids) if (found := _ID.fullmatch(text.strip()))}
         wanted = dict.fromkeys(ref for found in refs.values() for ref in found)
+        became = await self._became(wanted)
+        for found in refs.values():
+            found += [became[ref] for ref in found if ref in became]
+        wanted |= dict.fromkeys(became.values())
         stored = (await store_facts.records(self._context.db, list(wanted))).values()
         rows = [row for row in stored if row["scope_set"] in own]
         standing = {ref_of_row(row) for row in self._standing(rows)}
@@ -244,6 +252,21 @@ class Chooser:
             if not known:
                 unknown.append(place)
         return _distinct(units), tuple(unknown)
+
+    async def _became(self, refs: Iterable[str]) -> dict[str, str]:
+        """The rows that proposals became once somebody said yes: who names the one means the other."""
+        named = [ref for ref in refs if ref.startswith(f"{store_proposals.PROPOSAL}:")]
+        records = await store_facts.records(self._context.db, named)
+        agreed = {ref: row for ref, row in records.items() if row["status"] == Status.CONFIRMED}
+        own = {
+            ref: f"{row['target']}:{key_of(row['id'])}" for ref, row in agreed.items() if row["reason"] != Why.RETIRE
+        }
+        kept = await store_facts.records(self._context.db, list(own.values()))
+        became: dict[str, str] = {}
+        for ref, row_ref in own.items():
+            # What only repeated something leads to that.
+            became[ref] = row_ref if row_ref in kept else agreed[ref].get("conflicts_with") or row_ref
+        return became
 
     async def _of_entities(self, presences: Sequence[Presence]) -> list[Unit]:
         """Everything about entities; one that has no rows is a unit of its own."""
@@ -380,10 +403,13 @@ def _lie(rows: Iterable[Record]) -> dict[str, str]:
 
 
 def _names(rows: Iterable[Record]) -> set[str]:
-    """What to hold alone while rows go: their entities and sessions."""
+    """What to hold alone while rows go: themselves, their entities and sessions; as whoever decides about them does."""
     names: set[str] = set()
     for row in rows:
-        names |= {row[name] for name in ("entity", "subject", "object", "actor") if row.get(name)}
+        said = row["row"] if row["id"].table_name == store_proposals.PROPOSAL else row
+        names |= {said[name] for name in ("entity", "subject", "object", "actor") if said.get(name)}
+        if row["id"].table_name in _DECIDED:
+            names.add(f"memory:{key_of(row['id'])}")
         sessions = (row.get("session"), row.get("source_session"))
         names |= {f"session:{session}" for session in sessions if session}
         if row["id"].table_name == "session":

@@ -278,13 +278,15 @@ def _proposal(work: Work, ref: str, row: Record, fate: Gone | Scope) -> None:
     if fate is Gone.RETIRE and not row["row"]:
         return
     work.decide(ref, row, fate)
+    # Whoever decides about it meanwhile decides first: then it is planned again, with what it became.
+    rev = row.get("rev")
+    work.guard({"id": row["id"], "rev": rev})
     if fate is Gone.RETIRE:
         # What is not wanted any more says nothing from then on, only that it was there.
-        rev = int(row.get("rev") or 1)
+        rev = int(rev or 1)
         content: Record = {name: value for name, value in row.items() if name not in ("id", "names")}
         content |= {"status": str(Status.REJECTED), "status_at": work.now, "rev": rev + 1}
         content["row"] = {}
-        work.guard({"id": row["id"], "rev": rev})
         work.batch.puts.append({"id": row["id"], "row": content})
         work.plan.purges = True
     elif isinstance(fate, Scope):
