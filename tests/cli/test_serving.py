@@ -58,9 +58,11 @@ def test_a_server_on_an_empty_folder(tmp_path: Path) -> None:
     assert f"{running.endpoint}/docs" in out
     assert not KEY.search(err)
     assert "porcelain" not in out + err
-    again = start_server(folder)
+    again = start_server(folder, "--policy", "deliberate")
     code, out, err = again.stop(lambda process: process.send_signal(signal.SIGINT))
     assert code == 0
+    assert "default keeps its policy automatic" in err
+    assert "keeps settings set policy deliberate" in err
     assert not KEY.search(out + err)
     assert "porcelain" in desk("recall", "kettle").out
 
