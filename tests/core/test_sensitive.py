@@ -183,3 +183,7 @@ def test_long_hostile_texts_take_time_in_proportion_to_their_length(seed: str) -
     text = seed * (128 * 1024 // len(seed))
     topics_of(text)
     personal_in(plain_words(text))
+
+
+def test_letters_of_another_alphabet_hide_no_topic() -> None:
+    assert screen("My div\u043erce is final").topics == {"family"}

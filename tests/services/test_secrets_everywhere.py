@@ -114,6 +114,7 @@ BLOCKED = "nothing about my harvest"
     [
         (fact("harvest", "final " * 120), {}),
         (fact("note_harvest", "it is final"), {}),
+        (fact("note_x", "my h\u0430rvest is in"), {}),
         (relation("harvest_from", "Ben", to_type="person"), {}),
         (fact("state", "final"), {"labels": ("topic=harvest",)}),
         (fact("state", "final"), {"metadata": {"x": ["harvest"]}}),

@@ -10,7 +10,7 @@ from typing import Final
 
 from keeps.core.credentials import SecretFound, find_secrets, without_secrets
 from keeps.core.errors import SecretRefused
-from keeps.core.folding import plain_words
+from keeps.core.folding import in_latin, plain_words
 from keeps.core.injection import judge_plain
 from keeps.core.instructing import may_instruct
 from keeps.core.sensitive import TOPICS, personal_in, topics_in, topics_of
@@ -70,7 +70,7 @@ def screen(text: str, *, hidden: bool = False) -> Screened:
     judged = judge_plain(text, plain, hidden=hidden)
     return Screened(
         secrets=find_secrets(text),
-        topics=topics_in(plain),
+        topics=topics_in(plain) if text.isascii() else topics_of(in_latin(text)),
         personal=personal_in(plain),
         score=judged.score,
         reasons=judged.reasons,

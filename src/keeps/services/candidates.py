@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -12,6 +13,7 @@ from keeps.core import screen as screening
 from keeps.core.access import Caller
 from keeps.core.errors import SecretRefused
 from keeps.core.facts import TRUST, Category, Control, Origin, Status
+from keeps.core.folding import in_latin
 from keeps.core.kinds import INSTRUCTION, NOT_FOLLOWED, NOTE
 from keeps.core.memories import life_of
 from keeps.core.policy import BY_HAND, Drop, Subject, Verdict, blocked_by, decide, stops_history
@@ -35,6 +37,9 @@ _LONG_CHARS: Final = 16_384
 
 _BESIDE_CHARS: Final = 500
 """So much of a value is also looked at beside its key, which says what a short one is."""
+
+_OWN_KEY: Final = re.compile(rf"{NOTE_PREFIX}[a-z0-9]{{20}}")
+"""The key a note is given here: letters and digits by chance, which now and then pass for a number of an account."""
 
 _EXAMPLES: Final = ("Zq8Lr2Vt6Xn4Kp0Wm3Sd7Gh1", "4821")
 """What a password or a key may look like, and a PIN."""
@@ -139,13 +144,13 @@ def _screen(triples: Sequence[Triple], labels: Sequence[str], written: Sequence[
 
 
 def _keys_of(triple: Triple) -> list[str]:
-    return [key for key in (triple.key, triple.verb) if key]
+    return [key for key in (triple.key, triple.verb) if key and not _OWN_KEY.fullmatch(key)]
 
 
 def _spellings(keys: Iterable[str]) -> Iterator[str]:
     """Keys as they are and as they may have been written, before they were made small and their signs underscores."""
     for key in keys:
-        for each in (key, key.replace("_", "-"), key.replace("_", ".")):
+        for each in dict.fromkeys((key, key.replace("_", "-"), key.replace("_", "."))):
             yield each
             yield each.upper()
 
@@ -251,7 +256,7 @@ def judge(
 
 
 def _blocks(block: str, found: Screened, triple: Triple, stem: Any) -> bool:
-    text = "\n".join((said_by(triple), *map(words_of, _keys_of(triple)), found.beside))
+    text = in_latin("\n".join((said_by(triple), *map(words_of, _keys_of(triple)), found.beside)))
     return blocked_by(block, text, stem) or not found.topics.isdisjoint(screening.topics_of(block))
 
 
