@@ -16,7 +16,8 @@ async def model(agent: str, messages: list[dict[str, str]], *, system: str) -> s
 async def main() -> None:
     async with Memory.open("memory") as memory, Writer(memory) as writer:
         session = (await memory.sessions.create()).id
-        ask = with_memory(model, ByQuestion(memory=memory, session=session), agents={"assistant"})
+        recall = ByQuestion(memory=memory, session=session)
+        ask = with_memory(model, recall, agents={"assistant"}, timeout_s=10)
         for said in ("I row on Tuesdays.", "When do I row?"):
             answer = await ask("assistant", [{"role": "user", "content": said}], system="Be brief.")
             print(f"> {said}\n{answer.text}")

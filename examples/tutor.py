@@ -27,7 +27,7 @@ async def main() -> None:
         for fact in (GOAL(unit=7), RESULT(guessed=3, proved=2, total=5)):
             await memory.remember(triples=[fact.triple(entity)], kind=fact.kind, scopes=scope)
         recall = ByRule(memory=memory, entity=entity, lens=scope, selection=Selection(keys=["goal", "result"]))
-        ask = with_memory(call_agent, recall, agents={"tutor"})
+        ask = with_memory(call_agent, recall, agents={"tutor"}, timeout_s=10)
         for agent in ("tutor", "judge"):
             answer = await ask(agent, [{"role": "user", "content": "Where was I?"}])
             print(f"{agent}: {answer.text}")
