@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from keeps.core.access import Caller, PrincipalKind
-from keeps.core.controls import Controls
-from keeps.core.errors import NotFound
+from keeps.core.controls import Controls, Pause
+from keeps.core.errors import Forbidden, NotFound
 from keeps.core.modes import Infer
 from keeps.core.pages import FIRST_PAGE
 from keeps.core.policy import History, Preset
@@ -17,7 +17,7 @@ from keeps.core.sessions import Turn
 from keeps.core.settings import of_preset
 from keeps.services import sessions
 from keeps.services.context import Asked, block
-from keeps.services.erase import Forget, forget
+from keeps.services.erase import Forget, delete_session, forget
 from keeps.services.inspect import Inspect, inspect
 from keeps.services.recall import Recall, recall
 from keeps.services.remember import Message, Remember, Remembered, remember
@@ -52,14 +52,51 @@ async def test_an_agent_finds_the_session_it_is_in_and_no_other(rt: Runtime, con
     await said(rt, context, ONE, "the heron flew over the mill")
     assert await found(rt, context, ONE, "heron") == []
     assert await found(rt, context, ONE, "heron", first.session) == ["the heron stands at the weir"]
-    # Another agent gains nothing by naming the session, nor by writing into it.
-    await said(rt, context, TWO, "what of the heron", session=first.session)
+    # Another agent gains nothing by naming the session.
     assert await found(rt, context, TWO, "heron", first.session) == []
     assert set(await found(rt, context, MARA, "heron")) == {
         "the heron stands at the weir",
         "the heron flew over the mill",
-        "what of the heron",
     }
+
+
+@pytest.mark.parametrize("history", [History.SESSION, History.OFF])
+async def test_an_agent_writes_into_and_ends_no_session_it_may_not_see(
+    rt: Runtime, context: Context, history: History
+) -> None:
+    first = await said(rt, context, ONE, "the heron stands at the weir")
+    context.consent.settings = replace(context.consent.settings, history=history)
+    with pytest.raises(Forbidden) as there:
+        await said(rt, context, TWO, "what of the heron", session=first.session)
+    with pytest.raises(Forbidden) as nowhere:
+        await said(rt, context, TWO, "what of the heron", session="a" * 20)
+    assert str(there.value) == str(nowhere.value)
+    with pytest.raises(NotFound):
+        await delete_session(rt, context, TWO, first.session)
+    assert (await sessions.get(context, ONE, first.session)).session.id == first.session
+    # Who began it and the person it belongs to still may.
+    await said(rt, context, MARA, "it is still there", session=first.session)
+    await delete_session(rt, context, ONE, first.session)
+
+
+async def test_where_sessions_are_open_others_write_into_them_and_end_them(rt: Runtime, context: Context) -> None:
+    context.consent.settings = of_preset(Preset.AUTOMATIC)
+    first = await said(rt, context, ONE, "the heron stands at the weir")
+    await said(rt, context, TWO, "what of the heron", session=first.session)
+    await delete_session(rt, context, TWO, first.session)
+    with pytest.raises(NotFound):
+        await sessions.get(context, ONE, first.session)
+
+
+async def test_what_is_written_beside_a_session_is_kept_where_its_turns_are(rt: Runtime, context: Context) -> None:
+    asked = sessions.NewSession(metadata={"about": "the heron"})
+    assert (await sessions.create(rt, context, ONE, asked)).session.metadata == {"about": "the heron"}
+    context.consent.controls[ScopePath(HOME)] = Controls(pauses=(Pause(saving=True),))
+    begun = await sessions.create(rt, context, ONE, asked)
+    assert begun.session.metadata is None
+    assert (await sessions.get(context, ONE, begun.session.id)).session.metadata is None
+    # What the person does with their own hands is theirs also while agents are held.
+    assert (await sessions.create(rt, context, MARA, asked)).session.metadata == {"about": "the heron"}
 
 
 async def test_a_thousand_turns_give_no_other_agent_a_passage_and_no_other_session_one(

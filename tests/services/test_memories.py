@@ -40,6 +40,7 @@ from keeps.store import tables as store_tables
 from keeps.store.commit import Batch
 from keeps.store.db import RecordID
 from tests.services.conftest import HandClock
+from tests.services.saying import fact, say
 
 
 @dataclass(frozen=True)
@@ -362,6 +363,19 @@ async def test_at_most_five_memories_of_a_scope_are_pinned(home: Home) -> None:
         await home.act("edit", kept[5].id, change=Edit(pinned=True))
     await home.act("edit", kept[0].id, change=Edit(pinned=False))
     assert (await home.act("edit", kept[5].id, change=Edit(pinned=True))).rev == 2
+
+
+async def test_at_most_five_are_pinned_also_when_many_are_at_once(home: Home) -> None:
+    saids = [
+        await say(home.rt, home.context, home.owner, fact("tool", "saw", f"shed {n}"), scopes="user/owner")
+        for n in range(12)
+    ]
+    kept = [said.extraction.facts[0] for said in saids if said.extraction is not None]
+    pinned = (memories.edit(home.rt, home.context, home.owner, one.id, Edit(pinned=True)) for one in kept)
+    done = await asyncio.gather(*pinned, return_exceptions=True)
+    assert sum(isinstance(one, Conflict) for one in done) == 7
+    rows = [await home.get(one.id) for one in kept]
+    assert sum(one.row is not None and one.row.control.pinned for one in rows) == 5
 
 
 async def test_a7_what_expired_is_out_of_use_until_it_is_renewed_once(home: Home, clock: HandClock) -> None:

@@ -74,7 +74,7 @@ async def edit(
         assert isinstance(row, Fact)
         return await _say_anew(context, caller, held, (row, changed), (triple, found), now)
 
-    return await moves.alone(rt, context, memory_id, act, rev=rev)
+    return await moves.alone(rt, context, memory_id, act, rev=rev, pins=change.pinned is True)
 
 
 async def _changed(context: Context, row: Row, change: Edit, caller: Caller, now: datetime) -> Row:

@@ -18,6 +18,7 @@ from keeps.finder.base import Name
 from keeps.services import choosing, index, suppression
 from keeps.services.choosing import Choice, Chooser, ref_of_row
 from keeps.services.dry_run import Match, NearMiss, matches, near_misses
+from keeps.services.history import reaches_session
 from keeps.services.index import Changes
 from keeps.services.runtime import MAX_REPLANS, Context, Runtime
 from keeps.services.sight import presences, sight_of
@@ -156,7 +157,8 @@ async def delete_session(rt: Runtime, context: Context, caller: Caller, session_
         everything = context.sets.everything()
         session = await store_sessions.find_session(context.db, context.sets, session_id, everything)
         visible = session is not None and session.scope.visible_to(caller.region(Verb.MEMORY_READ))
-        if session is None or not (visible or session.scope.within(writable)):
+        seen = session is not None and reaches_session(context, caller, session)
+        if session is None or not seen or not (visible or session.scope.within(writable)):
             raise NotFound(f"session {session_id} does not exist")
         if not session.scope.within(writable):
             raise Forbidden("memory:write is not held over the scope of that session")

@@ -55,6 +55,11 @@ def shows_session(context: Context, caller: Caller, session: Session) -> bool:
     )
 
 
+def reaches_session(context: Context, caller: Caller, session: Session) -> bool:
+    """True when the caller began a session, or those of its scope are open to it: it may write there and end it."""
+    return session.opened_by == caller.principal_id or _is_open(context.consent, caller, session.scope)
+
+
 def heard_in(context: Context, sight: Sight) -> frozenset[str]:
     """The scope sets of which somebody may see what was said, as far as they may see the session."""
     return frozenset(each for each in sight.sets if sight.shows_kind(context.sets[each], PASSAGE))

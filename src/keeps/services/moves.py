@@ -37,8 +37,10 @@ async def alone(
     *,
     rev: int | None = None,
     erases: bool = False,
+    pins: bool = False,
 ) -> Memory:
     """What `act` makes of a memory, held alone; planned again when others write meanwhile. `erases`: text goes.
+    `pins`: it is counted among those of its scope.
 
     Raises: StaleRevision when the caller named a revision and another move came first.
     """
@@ -46,6 +48,7 @@ async def alone(
     if found is None:
         raise NotFound(f"memory {memory_id} does not exist")
     names = {*standing.names_of(found), f"memory:{memory_id}", *({erase.ERASING} if erases else ())}
+    names |= {f"pins:{found.scope.id}"} if pins else set()
     async with context.alone_on(names):
         for attempt in range(1, MAX_REPLANS + 1):
             try:

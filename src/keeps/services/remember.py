@@ -24,6 +24,7 @@ from keeps.core.text import check_bytes, clean, conceals
 from keeps.core.triples import Triple
 from keeps.services import candidates, proposing, runs
 from keeps.services.echoes import without_echoes
+from keeps.services.history import reaches_session
 from keeps.services.incoming import Extraction, Incoming, Left
 from keeps.services.index import Changes, entries_of
 from keeps.services.reconcile import Reconciliation
@@ -285,7 +286,8 @@ class _Write:
             return made, True
         region = self._caller.region(Verb.MEMORY_WRITE)
         found = await self._thread(self._request.session)
-        if found is None or not found.session.scope.within(region):
+        within = found is not None and found.session.scope.within(region)
+        if found is None or not within or not reaches_session(self._context, self._caller, found.session):
             raise Forbidden("this key may not write to that session, or it does not exist")
         self._last = found.last
         return found.session, False

@@ -73,9 +73,11 @@ async def create(rt: Runtime, context: Context, caller: Caller, request: NewSess
     await candidates.refuse_secrets((), (), request.metadata)
     scope = request.scope or caller.default_scope()
     now = rt.clock()
-    session = Session(
-        id=new_id(), scope=scope, created_at=now, metadata=request.metadata, opened_by=caller.principal_id
-    )
+    origin = candidates.behind(context, caller, scope)
+    # What is written beside a conversation is kept where the conversation is.
+    stopped = candidates.history_stopped(context, scope, origin, caller.principal_id, now)
+    metadata = None if stopped else request.metadata
+    session = Session(id=new_id(), scope=scope, created_at=now, metadata=metadata, opened_by=caller.principal_id)
     batch = Batch(at=now, rows=[f"session:{session.id}"])
     batch.sessions.append(store_rows.session_to_row(session))
     first_use(rt, context, batch, scope)
