@@ -25,9 +25,10 @@ from keeps.core.errors import (
 from keeps.core.facts import Origin, Status
 from keeps.core.memories import Memory, OnConflict
 from keeps.core.pages import PageRequest
-from keeps.core.policy import Drop
+from keeps.core.policy import Drop, Preset
 from keeps.core.runs import Candidate, Inclusion, Reason, Uses
 from keeps.core.scopes import parse_scopes
+from keeps.core.settings import of_preset
 from keeps.core.status import TRANSITIONS, Move
 from keeps.services import access, contexts, memories, runs
 from keeps.services.erase import Forget, forget, forget_scope
@@ -656,7 +657,10 @@ async def test_what_a_person_forgets_by_its_words_is_not_learned_again(home: Hom
 async def test_what_an_agent_forgets_may_be_learned_again(home: Home) -> None:
     memory = await home.propose("Lives in a lighthouse by the sea")
     await home.act("confirm", memory.id)
+    asking = home.context.consent.settings
+    home.context.consent.settings = of_preset(Preset.AUTOMATIC)
     await forget(home.rt, home.context, home.agent, Forget(ids=(memory.ref.replace("proposal", "attribute"),)))
+    home.context.consent.settings = asking
     assert (await home.propose("Lives in a lighthouse by the sea")).status is Status.PROPOSED
 
 

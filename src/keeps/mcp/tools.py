@@ -206,7 +206,8 @@ TOOLS: Final = (
         title="Forget",
         description="Take a memory away, only when the person asks for it. Names it by its exact words or its id; call "
         "it with dry_run first and show the person what would go. Retired memories stay out of every answer; purge "
-        "erases them for good.",
+        "erases them for good, which is for the person, not for an agent; nor is it yours to take away what they said "
+        "yes to.",
         gives={"deleted": _NUMBER, "trace_id": _TEXT},
         reads=False,
         destroys=True,

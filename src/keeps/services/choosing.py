@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, ParamSpec, TypeVar
@@ -63,6 +63,9 @@ class Unit:
         return max((row["known_at"] for row in self.rows if "known_at" in row), default=None)
 
 
+InSight = Callable[[Sequence[Unit]], Awaitable[list[Unit]]]
+
+
 @dataclass(slots=True, kw_only=True)
 class Choice:
     """What was chosen: the order, where its rows lie, the names to hold alone meanwhile, the units behind it.
@@ -87,9 +90,18 @@ class Chooser:
     """What a caller may give up, and what a phrase or an id names within it."""
 
     def __init__(
-        self, context: Context, region: Region, lens: Lens, gone: Gone, *, readable: Collection[str] = ()
+        self,
+        context: Context,
+        region: Region,
+        lens: Lens,
+        gone: Gone,
+        *,
+        in_sight: InSight | None = None,
+        readable: Collection[str] = (),
     ) -> None:
-        """`readable`: scope sets the caller may read: what words only come near to is looked for in those alone."""
+        """`readable`: scope sets the caller may read: what words only come near to is looked for in those alone.
+        `in_sight`: those of some memories the caller may take away; the others are not there for it. None: all."""
+        self._sees = in_sight
         self._context = context
         self._readable = readable
         self._region = region
@@ -133,10 +145,17 @@ class Chooser:
         place = {ref: number for number, ref in enumerate(refs)}
         return sorted(units, key=lambda unit: min(place.get(ref_of_row(row), len(refs)) for row in unit.rows))
 
+    async def _in_sight(self, units: list[Unit]) -> list[Unit]:
+        return units if self._sees is None else await self._sees(units)
+
     async def choose_entity(self, ref: EntityRef) -> Choice:
         """Everything about an entity."""
         presences = await self._known(ref, self.own)
-        choice = await self._choice(await self._of_entities(presences), remaining=0)
+        everything = await self._of_entities(presences)
+        units = await self._in_sight(everything)
+        choice = await self._choice(units, remaining=0)
+        if len(units) < len(everything):
+            return choice  # something of it stays, and so does the entity
         fates = {presence: self._fate_in(presence[1]) for presence in presences}
         named = {presence: fate for presence, fate in fates.items() if fate is not None}
         choice.order = Order(rows=choice.order.rows, presences=named)
@@ -194,7 +213,7 @@ class Chooser:
             units += await self._of_entities(await self._entities(query, own))
             if (key := _key_of(query)) is not None:
                 units += await self._whole(await store_named.by_key(db, key, own))
-        return _distinct(units)
+        return await self._in_sight(_distinct(units))
 
     async def _entities(self, query: str, own: Collection[str]) -> list[Presence]:
         try:
@@ -236,8 +255,8 @@ class Chooser:
         wanted |= dict.fromkeys(became.values())
         stored = (await store_facts.records(self._context.db, list(wanted))).values()
         rows = [row for row in stored if row["scope_set"] in own]
-        standing = {ref_of_row(row) for row in self._standing(rows)}
-        units = await self._whole(rows)
+        units = await self._in_sight(await self._whole(rows))
+        standing = {ref_of_row(row) for unit in await self._in_sight(_units(self._standing(rows))) for row in unit.rows}
         unknown: list[int] = []
         named: dict[str, list[Unit]] = {}
         for place, text in enumerate(ids):
@@ -246,7 +265,7 @@ class Chooser:
             else:
                 if text not in named:
                     await asyncio.sleep(0)  # text that is no reference is read without ever waiting for the record
-                    named[text] = await self._by_reference(text, own)
+                    named[text] = await self._in_sight(await self._by_reference(text, own))
                     units += named[text]
                 known = bool(named[text])
             if not known:

@@ -8,6 +8,8 @@ from typing import Final
 
 from keeps.core.access import Caller
 from keeps.core.kinds import INSTRUCTION
+from keeps.core.policy import Preset
+from keeps.core.status import Actor
 from keeps.core.validity import offered
 from keeps.finder.base import FinderLost
 from keeps.services import index, standing
@@ -72,6 +74,29 @@ async def _match(context: Context, caller: Caller, unit: Unit, going: Collection
         return None
     head = next((row for row in rows if row.get("superseded_by") is None), rows[0])
     return Match(ref=ref_of_row(head), text=" ".join(texts[ref_of_row(head)].split())[:MATCH_CHARS])
+
+
+async def in_sight(context: Context, caller: Caller, units: Sequence[Unit]) -> list[Unit]:
+    """Those of the memories that the caller may take away: people all they decide about, everybody else what they may
+    look at, as if there were nothing else. Where everything is automatic nobody decides, and grants alone count."""
+    if context.consent.settings.policy is Preset.AUTOMATIC:
+        return list(units)
+    rows = [row for unit in units for row in unit.rows]
+    known = await _texts(context, caller, [row for row in rows if _stands(row)])
+    kept: list[Unit] = []
+    for unit in units:
+        if unit.presence is not None:
+            seen = decides(context, caller, unit.presence[1]) or await _match(context, caller, unit, ()) is not None
+        else:
+            seen = any(decides(context, caller, row["scope_set"]) or ref_of_row(row) in known for row in unit.rows)
+        if seen:
+            kept.append(unit)
+    return kept
+
+
+def decides(context: Context, caller: Caller, scope_set: str) -> bool:
+    """True for who may delete for good in a scope set: its person, a curator of what is shared, an admin."""
+    return standing.actor_of(context, caller, context.sets[scope_set]) is not Actor.AGENT
 
 
 async def near_misses(

@@ -13,10 +13,11 @@ from keeps.core.entities import EntityRef
 from keeps.core.erasure import Fate, Gone, Order, Presence
 from keeps.core.errors import Forbidden, Invalid, NotFound, StaleHead, TooLarge
 from keeps.core.facts import Row
+from keeps.core.policy import Preset
 from keeps.core.scopes import Lens, Pattern, parse_path
 from keeps.finder.base import Name
-from keeps.services import choosing, index, suppression
-from keeps.services.choosing import Choice, Chooser, ref_of_row
+from keeps.services import choosing, dry_run, index, roles, suppression
+from keeps.services.choosing import Choice, Chooser, InSight, Unit, ref_of_row
 from keeps.services.dry_run import Match, NearMiss, matches, near_misses
 from keeps.services.history import reaches_session
 from keeps.services.index import Changes
@@ -102,10 +103,14 @@ async def forget(rt: Runtime, context: Context, caller: Caller, request: Forget)
     gone = Gone.PURGE if request.purge else Gone.RETIRE
     # Who may forget need not be someone who may read: texts are told to readers alone.
     told_to = sight_of(context, caller).sets
-    chooser = Chooser(context, region, request.lens, gone, readable=told_to)
+    chooser = Chooser(context, region, request.lens, gone, in_sight=_sight(context, caller), readable=told_to)
+    if request.purge and not (roles.is_person(caller) or roles.is_admin(context, caller)):
+        _check_purge(context)
 
     async def choose() -> Choice:
-        return _by(caller, await chooser.choose(request.query, request.ids))
+        choice = await chooser.choose(request.query, request.ids)
+        _check_decides(context, caller, choice, purge=request.purge)
+        return _by(caller, choice)
 
     if not request.dry_run:
         return _forgotten(*await _carry_out(rt, context, choose))
@@ -128,14 +133,48 @@ async def delete_entity(rt: Runtime, context: Context, caller: Caller, ref: Enti
     """
     if not await presences(context, sight_of(context, caller), [ref]):
         raise NotFound(f"entity {ref} does not exist")
-    chooser = Chooser(context, caller.region(Verb.MEMORY_FORGET), Lens(), Gone.RETIRE)
+    region = caller.region(Verb.MEMORY_FORGET)
+    chooser = Chooser(context, region, Lens(), Gone.RETIRE, in_sight=_sight(context, caller))
     if not await store_named.entity_in(context.db, str(ref), chooser.own, hidden=False):
         raise Forbidden(f"memory:forget is not held over the scopes of {ref}")
 
     async def choose() -> Choice:
-        return _by(caller, await chooser.choose_entity(ref))
+        choice = await chooser.choose_entity(ref)
+        _check_decides(context, caller, choice, purge=False)
+        return _by(caller, choice)
 
     return _forgotten(*await _carry_out(rt, context, choose))
+
+
+def _sight(context: Context, caller: Caller) -> InSight:
+    async def in_sight(units: Sequence[Unit]) -> list[Unit]:
+        return await dry_run.in_sight(context, caller, units)
+
+    return in_sight
+
+
+def _check_purge(context: Context) -> None:
+    """Raises: Forbidden, except where everything is automatic."""
+    if context.consent.settings.policy is not Preset.AUTOMATIC:
+        raise Forbidden(
+            "only the person it belongs to, a curator or an admin may erase for good: leave purge out to retire it"
+        )
+
+
+def _check_decides(context: Context, caller: Caller, choice: Choice, *, purge: bool) -> None:
+    """Raises: Forbidden for what is not this caller's to take away alone, so that nothing of the request goes."""
+    if context.consent.settings.policy is Preset.AUTOMATIC:
+        return
+    rows = [row for unit in choice.units for row in unit.rows if ref_of_row(row) in choice.order.rows]
+    others = [row for row in rows if not dry_run.decides(context, caller, row["scope_set"])]
+    if others and purge:
+        _check_purge(context)
+    agreed = [ref_of_row(row) for row in others if row.get("user_confirmed") and not row.get("superseded_by")]
+    if agreed:
+        raise Forbidden(
+            f"the person said yes to {', '.join(agreed[:20])}: ask them whether to stop using it with "
+            "POST /memories/{memory}/retire, or leave it out"
+        )
 
 
 def _by(caller: Caller, choice: Choice) -> Choice:
