@@ -15,7 +15,7 @@ from keeps.core.policy import History, Preset
 from keeps.core.scopes import Lens, ScopePath, parse_scopes
 from keeps.core.sessions import Turn
 from keeps.core.settings import of_preset
-from keeps.services import sessions
+from keeps.services import sessions, traces
 from keeps.services.context import Asked, block
 from keeps.services.erase import Forget, delete_session, forget
 from keeps.services.inspect import Inspect, inspect
@@ -192,3 +192,12 @@ async def test_acting_for_the_person_is_not_being_the_person(rt: Runtime, contex
     assert await found(rt, context, acting, "heron") == []
     answer = await recall(rt, context, replace(MARA, target=TWO.principal), Recall(query="heron", lens=Lens()))
     assert list(answer.hits) == []
+
+
+async def test_a_read_of_another_agent_does_not_name_its_session(rt: Runtime, context: Context) -> None:
+    done = await said(rt, context, ONE, "the heron stands at the weir")
+    await found(rt, context, ONE, "heron", done.session)
+    for who, sees in ((ONE, True), (TWO, False)):
+        (trace,) = (await traces.list_(rt, context, who)).rows
+        view = await traces.get(rt, context, who, trace.id)
+        assert [trace.session, view.trace.session] == [done.session if sees else None] * 2

@@ -13,6 +13,7 @@ from keeps.core.access import Caller, Region, Verb
 from keeps.core.errors import Invalid, NotFound
 from keeps.core.facts import Action, Fact, Relation, Row
 from keeps.core.pages import FIRST_PAGE, Page, PageRequest, Place, time_key
+from keeps.core.policy import History
 from keeps.core.references import KeyReference, RowReference, parse_reference
 from keeps.core.scopes import EVERYTHING, parse_pattern
 from keeps.core.sessions import Turn
@@ -98,9 +99,14 @@ def keeps_text(context: Context) -> bool:
     return core_contexts.keeps_questions(context.config, context.clock())
 
 
-def _as_kept(context: Context, trace: ReadTrace) -> ReadTrace:
-    """The trace without the text of its question once its time is over, also before that is removed."""
-    return trace if not trace.query_text or keeps_text(context) else replace(trace, query_text="")
+def _as_kept(context: Context, caller: Caller, trace: ReadTrace) -> ReadTrace:
+    """The trace without the text of its question once its time is over, also before that is removed; and without the
+    session it was asked in for who may not find what was said there."""
+    if trace.query_text and not keeps_text(context):
+        trace = replace(trace, query_text="")
+    if trace.session is None or trace.principal == caller.principal_id or _manages(caller):
+        return trace
+    return trace if context.consent.settings.history is History.ON else replace(trace, session=None)
 
 
 def retention(context: Context) -> timedelta:
@@ -124,7 +130,7 @@ async def get(rt: Runtime, context: Context, caller: Caller, trace_id: str) -> T
     weighed = [*trace.hits, *trace.near_misses]
     shown = await _shown(rt, context, caller, weighed)
     split = len(trace.hits)
-    trace = _as_kept(context, trace)
+    trace = _as_kept(context, caller, trace)
     return TraceView(trace=trace, returned=tuple(shown[:split]), near_misses=tuple(shown[split:]), manages=manages)
 
 
@@ -136,7 +142,7 @@ async def list_(rt: Runtime, context: Context, caller: Caller, page: PageRequest
     found = await store_traces.newest(context.db, seen, before=before_of(page.after), limit=wanted, now=rt.clock())
     rest = found[page.offset :]
     return Page(
-        rows=tuple(_as_kept(context, trace) for trace in rest[: page.limit]),
+        rows=tuple(_as_kept(context, caller, trace) for trace in rest[: page.limit]),
         next=_place(rest[page.limit - 1]) if len(rest) > page.limit else None,
         total=await store_traces.count(context.db, seen) if page.count else None,
     )
@@ -161,7 +167,7 @@ async def of_hit(
     shown = rest[: page.limit]
     found = await store_traces.by_ids(context.db, [key for _, key in shown], seen)
     return Page(
-        rows=tuple(_as_kept(context, trace) for trace in found),
+        rows=tuple(_as_kept(context, caller, trace) for trace in found),
         next=(time_key(shown[-1][0]), shown[-1][1]) if len(rest) > len(shown) else None,
         total=len(moments) if page.count else None,
     )
