@@ -154,7 +154,7 @@ def test_keys_are_shown_once(desk: Desk, server: Server) -> None:
     assert "keeps: " in remote("remember", "not allowed", "--as-turn", code=1).err
     renewed = desk("keys", "rotate", "reader").out.strip()
     assert renewed != secret
-    assert "valid key" in remote("recall", "anything", code=1).err
+    assert "not one of this context" in remote("recall", "anything", code=1).err
     desk("keys", "delete", "reader")
     desk("keys", "delete", "reader", code=3)
     desk("keys", "create", "x", "--grant", "nonsense", code=2)

@@ -18,7 +18,7 @@ from keeps.services import contexts
 def keys(served: Served) -> tuple[str, str, str]:
     """A context that asks, and the keys of its owner and their agent."""
     made = asyncio.run_coroutine_threadsafe(
-        contexts.bootstrap(served.rt, "asking", policy="deliberate"), served.loop
+        contexts.bootstrap(served.rt, "keeping", policy="deliberate"), served.loop
     ).result(30)
     return made.context, made.owner_key, made.agent_key
 

@@ -55,7 +55,7 @@ async def trace(http: httpx.AsyncClient, trace_id: str) -> dict[str, Any]:
 async def test_a_trace_says_what_the_reply_said(owner: httpx.AsyncClient) -> None:
     word = fresh("tune")
     ref = await say(owner, f"the {word} song")
-    found = await trace(owner, await ask(owner, f"who hums {word}", k=3, source="Notebook"))
+    found = await trace(owner, await ask(owner, word, k=3, source="Notebook"))
     assert found["parent"] is None
     assert (found["source"], found["mode"], found["k"], found["retrievedCount"]) == ("notebook", "hybrid", 3, 1)
     assert found["keyId"]
