@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from keeps.core import fence as fence_module
@@ -77,6 +77,8 @@ def test_nothing_that_nobody_sees_is_left_in_a_line(around: str) -> None:
         assert json.loads(written) == text
 
 
+@example(["\u180b", "\u200c", "a"])
+@example(["\u115f", "\u200c", "a"])
 @given(st.lists(st.sampled_from(list(map(chr, SIGHTLESS + SELECTORS))) | st.sampled_from("ab 1.<"), max_size=20))
 def test_no_hidden_words_are_left_between_letters(characters: list[str]) -> None:
     written = quoted("".join(characters))

@@ -232,8 +232,8 @@ def _invisible_as(shown: Callable[[str], str], text: str) -> str:
 def _kept_joiner(match: re.Match[str]) -> str:
     """The joiner when its neighbours give it something to do, else nothing."""
     text, at = match.string, match.start()
-    before = text[at - 1] if at else ""
-    after = text[at + 1] if at + 1 < len(text) else ""
+    before = _seen(text, at - 1) or _seen(text, at - 2)  # a letter may have a form chosen by a mark that nobody sees
+    after = _seen(text, at + 1)
     joiner = match.group()
     if not before or not after:
         kept = bool(before) and joiner != "\u200b" and unicodedata.combining(before) == _VIRAMA_CLASS
@@ -246,6 +246,12 @@ def _kept_joiner(match: re.Match[str]) -> str:
     else:
         kept = _is_word(before) and _is_word(after) and (_in_joining_script(before) or _in_joining_script(after))
     return joiner if kept else ""
+
+
+def _seen(text: str, at: int) -> str:
+    """The character at a place; empty where there is none, or none that shows anything."""
+    char = text[at] if 0 <= at < len(text) else ""
+    return "" if _NO_SIGHT.match(char) else char
 
 
 def _kept_selector(match: re.Match[str]) -> bool:
