@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from keeps.core.errors import Forbidden
 from keeps.core.facts import Status
 from keeps.core.modes import Infer
 from keeps.services import memories
-from keeps.services.erase import Forget, forget
+from keeps.services.erase import Forget, forget, forget_scope
 from keeps.services.remember import Message, Remember, remember
 from tests.services.test_memories import Home
 from tests.services.test_memories import home as home
@@ -49,3 +51,27 @@ async def test_what_an_agent_may_not_see_is_not_there_for_its_forget(home: Home)
         assert (done.rows, done.remaining, done.matches, done.near_misses) == (0, 0, (), ())
     mine = await forget(home.rt, home.context, home.owner, Forget(ids=hidden, dry_run=True))
     assert mine.unknown == (3,)
+
+
+async def test_an_agent_gives_up_no_whole_scope_and_an_app_that_is_vouched_for_does(home: Home) -> None:
+    await home.save("keeps a rowing boat")
+    wide = replace(home.agent, principal=replace(home.agent.principal, trusted_writer=False))
+    with pytest.raises(Forbidden, match="only the person"):
+        await forget_scope(home.rt, home.context, wide, "user/owner")
+    acting = replace(
+        home.agent, principal=replace(home.agent.principal, trusted_writer=True), target=home.owner.principal
+    )
+    with pytest.raises(Forbidden, match="only the person"):
+        await forget_scope(home.rt, home.context, acting, "user/owner")
+    assert await home.listed() == ["keeps a rowing boat"]
+    assert (await forget_scope(home.rt, home.context, vouched, "user/owner")).memories == 1
+    (said,) = await home.context.db.run("SELECT VALUE target FROM audit WHERE action = 'scope.forget';")
+    assert said == ["scope:user/owner"]
+
+
+async def test_what_is_erased_stands_in_the_audit_by_its_id(home: Home) -> None:
+    kept = await home.save("keeps a rowing boat")
+    await forget(home.rt, home.context, home.owner, Forget(ids=(f"attribute:{kept.id}",), purge=True))
+    said = await home.audited()
+    assert ("owner", "memory.purge", f"attribute:{kept.id}") in said
+    assert "rowing" not in str(said)

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from keeps.core.access import Caller, PrincipalKind, Verb
+from keeps.core.audit import Entry
 from keeps.core.entities import EntityRef
 from keeps.core.erasure import Fate, Gone, Order, Presence
 from keeps.core.errors import Forbidden, Invalid, NotFound, StaleHead, TooLarge
 from keeps.core.facts import Row
 from keeps.core.policy import Preset
 from keeps.core.scopes import Lens, Pattern, parse_path
+from keeps.core.sessions import Session
 from keeps.finder.base import Name
 from keeps.services import choosing, dry_run, index, roles, suppression
 from keeps.services.choosing import Choice, Chooser, InSight, Unit, ref_of_row
@@ -34,6 +36,9 @@ from keeps.store.rows import stored_ref
 from keeps.store.tombstones import Line
 
 MAX_PHRASE_BYTES: Final = 64 * 1024
+
+MOST_LINES: Final = 100
+"""So many memories an erasure names in the audit one by one; of more it says the number."""
 
 MAX_ROWS: Final = 2_000
 """How many rows one commit takes: a whole scope goes in several."""
@@ -110,7 +115,7 @@ async def forget(rt: Runtime, context: Context, caller: Caller, request: Forget)
     async def choose() -> Choice:
         choice = await chooser.choose(request.query, request.ids)
         _check_decides(context, caller, choice, purge=request.purge)
-        return _by(caller, choice)
+        return _by(caller, choice, "memory.purge" if request.purge else "memory.forget")
 
     if not request.dry_run:
         return _forgotten(*await _carry_out(rt, context, choose))
@@ -141,7 +146,7 @@ async def delete_entity(rt: Runtime, context: Context, caller: Caller, ref: Enti
     async def choose() -> Choice:
         choice = await chooser.choose_entity(ref)
         _check_decides(context, caller, choice, purge=False)
-        return _by(caller, choice)
+        return _by(caller, choice, "entity.forget")
 
     return _forgotten(*await _carry_out(rt, context, choose))
 
@@ -177,8 +182,40 @@ def _check_decides(context: Context, caller: Caller, choice: Choice, *, purge: b
         )
 
 
-def _by(caller: Caller, choice: Choice) -> Choice:
-    """The choice; what a person of their own forgets, they refuse as well."""
+def _check_gives_up(context: Context, caller: Caller, choice: Choice) -> None:
+    """Raises: Forbidden for who may not give up all of a scope for good: an agent never may; its people, a curator, an
+    admin may, and the code of an app that an admin vouched for."""
+    if context.consent.settings.policy is Preset.AUTOMATIC or roles.is_admin(context, caller):
+        return
+    vouched = caller.principal.trusted_writer and caller.target is None
+    if not vouched and not all(dry_run.decides(context, caller, each) for each in set(choice.scope_sets.values())):
+        raise Forbidden(
+            "only the person it belongs to, a curator, an admin or an app an admin vouched for may forget a whole scope"
+        )
+
+
+def _ends(context: Context, caller: Caller, session: Session) -> bool:
+    """True for who may end a session: who began it, who decides about its scope, an admin."""
+    if context.consent.settings.policy is Preset.AUTOMATIC or roles.is_admin(context, caller):
+        return True
+    return session.opened_by == caller.principal_id or dry_run.decides(context, caller, session.scope.id)
+
+
+def _line(caller: Caller, action: str, target: str) -> Entry:
+    return Entry(actor=caller.principal_id, action=action, target=target)
+
+
+def _lines(caller: Caller, choice: Choice, action: str) -> list[Entry]:
+    """What the audit says of an erasure: each memory, or how many when they are many."""
+    refs = [ref_of_row(unit.rows[0]) for unit in choice.units if unit.rows]
+    if len(refs) > MOST_LINES:
+        return [_line(caller, action, f"{len(refs)} memories")]
+    return [_line(caller, action, ref) for ref in refs]
+
+
+def _by(caller: Caller, choice: Choice, action: str) -> Choice:
+    """The choice, and what the audit says of it; what a person of their own forgets, they refuse as well."""
+    choice = replace(choice, entries=_lines(caller, choice, action))
     by_person = caller.kind is PrincipalKind.HUMAN and caller.target is None
     return replace(choice, refused_by=caller.principal_id) if by_person else choice
 
@@ -201,7 +238,10 @@ async def delete_session(rt: Runtime, context: Context, caller: Caller, session_
             raise NotFound(f"session {session_id} does not exist")
         if not session.scope.within(writable):
             raise Forbidden("memory:write is not held over the scope of that session")
-        return await choosing.session(context, session, writable)
+        if not _ends(context, caller, session):
+            raise Forbidden("only who began a session, its person or an admin may end it")
+        choice = await choosing.session(context, session, writable)
+        return replace(choice, entries=[_line(caller, "session.delete", f"session:{session.id}")])
 
     return _forgotten(*await _carry_out(rt, context, choose))
 
@@ -220,7 +260,9 @@ async def forget_scope(rt: Runtime, context: Context, caller: Caller, path: str 
         raise Forbidden(f"memory:forget is not held over {pattern}")
 
     async def choose() -> Choice:
-        return await choosing.in_scope(context, pattern)
+        choice = await choosing.in_scope(context, pattern)
+        _check_gives_up(context, caller, choice)
+        return replace(choice, entries=[_line(caller, "scope.forget", f"scope:{pattern.path}")])
 
     choice, done = await _carry_out(rt, context, choose)
     gone = sum(done.gone.values())

@@ -18,7 +18,7 @@ from keeps.core.errors import Conflict, Invalid, NotFound
 from keeps.core.pages import FIRST_PAGE, Page, PageRequest, time_key
 from keeps.core.runs import Candidate, EndReason, Outcome, Run, ToolCall, Uses
 from keeps.core.scopes import EVERYTHING
-from keeps.services import importance
+from keeps.services import importance, roles
 from keeps.services.facts import before_of
 from keeps.services.run_buffer import Kept
 from keeps.services.runtime import Context, Runtime, new_id
@@ -294,8 +294,8 @@ def is_persons(caller: Caller, run: Run) -> bool:
 
 def is_admins(caller: Caller) -> bool:
     """True for those who see ids and numbers of every run: admins, and who manages everything."""
-    roles = caller.principal.roles
-    return caller.target is None and (_manages(caller) or not roles.isdisjoint({Role.OWNER, Role.ADMIN}))
+    holds = roles.of_caller(caller)
+    return caller.target is None and (_manages(caller) or not holds.isdisjoint({Role.OWNER, Role.ADMIN}))
 
 
 def _manages(caller: Caller) -> bool:
