@@ -58,9 +58,8 @@ async def test_an_agent_gives_up_no_whole_scope_and_an_app_that_is_vouched_for_d
     wide = replace(home.agent, principal=replace(home.agent.principal, trusted_writer=False))
     with pytest.raises(Forbidden, match="only the person"):
         await forget_scope(home.rt, home.context, wide, "user/owner")
-    acting = replace(
-        home.agent, principal=replace(home.agent.principal, trusted_writer=True), target=home.owner.principal
-    )
+    vouched = replace(home.agent, principal=replace(home.agent.principal, trusted_writer=True))
+    acting = replace(vouched, target=home.owner.principal)
     with pytest.raises(Forbidden, match="only the person"):
         await forget_scope(home.rt, home.context, acting, "user/owner")
     assert await home.listed() == ["keeps a rowing boat"]
