@@ -12,7 +12,7 @@ import pytest_asyncio
 from keeps.config import Config
 from keeps.core.access import Caller, KeyId, Principal, PrincipalId, PrincipalKind, Verb
 from keeps.core.scopes import EVERYTHING, ScopePath, parse_pattern
-from keeps.services import legs
+from keeps.services import legs, meant
 from keeps.services.runtime import Context, Runtime, open_runtime
 from keeps.store import contexts as store_contexts
 from keeps.store.commit import Batch
@@ -39,6 +39,8 @@ def patient_legs() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         for name in ("LEG_TIMEOUT_S", "VECTOR_TIMEOUT_S", "MEANING_TIMEOUT_S", "FURTHER_TIMEOUT_S", "_ALSO_WAIT_S"):
             patched.setattr(legs, name, 60.0)
+        for name in ("_DEADLINE_S", "_CATCH_UP_S"):
+            patched.setattr(meant, name, 60.0)
         yield
 
 

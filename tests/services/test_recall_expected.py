@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from keeps.core.access import PrincipalKind
 from keeps.core.fusion import MIN_SCORE
+from keeps.core.scopes import ScopePath
 from keeps.core.sessions import Role
 from keeps.models.minilm import MiniLM
 from keeps.services.recall import Hit, Recall, recall
@@ -39,11 +40,15 @@ NOTES = (
 )
 
 
+PERSON = caller("/*", kind=PrincipalKind.HUMAN, home="user/mara")
+
+
 @pytest_asyncio.fixture
 async def memory(engine_of_the_run: Engine) -> AsyncIterator[tuple[Runtime, Context]]:
     """The example conversation, two facts about who speaks in it, and notes of somebody else."""
     async with opened(engine_of_the_run, MiniLM()) as (rt, context):
-        who = caller("/*", kind=PrincipalKind.HUMAN)
+        who = PERSON
+        context.consent.move_in({ScopePath("user/mara"): PERSON.principal_id})
         lines = (EXAMPLES / "conversation.jsonl").read_text("utf-8").splitlines()
         turns: list[dict[str, Any]] = [json.loads(line) for line in lines]
         await remember(rt, context, who, Remember(messages=[_message(turn) for turn in turns]))
@@ -67,7 +72,7 @@ async def test_the_first_hits_are_what_a_person_expects(memory: tuple[Runtime, C
     rt, context = memory
 
     async def asked(query: str, **more: Any) -> list[Hit]:
-        found = await recall(rt, context, caller("/*", kind=PrincipalKind.HUMAN), Recall(query=query, **more))
+        found = await recall(rt, context, PERSON, Recall(query=query, **more))
         assert found.degraded == []
         return list(found.hits)
 
