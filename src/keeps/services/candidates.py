@@ -84,6 +84,12 @@ def behind(context: Context, caller: Caller, scope: Scope) -> Origin:
     return Origin.APP_WRITTEN if caller.principal.trusted_writer else Origin.AGENT_INFERRED
 
 
+def taken_from(origin: Origin, roles: Iterable[Role]) -> Origin:
+    """Who stands behind facts that come with what these roles said: a person's key does not make an assistant's words,
+    or what a tool returned, theirs."""
+    return Origin.AGENT_INFERRED if origin in BY_HAND and any(role is not Role.USER for role in roles) else origin
+
+
 def kept_as(origin: Origin) -> Origin:
     """The origin of something that was kept: what an agent inferred and nobody looked at was accepted by a rule."""
     return Origin.AUTO_ACCEPTED if origin is Origin.AGENT_INFERRED else origin

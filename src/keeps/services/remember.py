@@ -231,7 +231,9 @@ class _Write:
         turn = None if done.stopped else new_id()
         async with AsyncExitStack() as held:
             if self._request.infer is Infer.TRIPLES:
-                done.extraction = await self._reconcile(session, scope, origin, turn)
+                done.extraction = await self._reconcile(
+                    session, scope, candidates.taken_from(origin, (message.role for message, _ in self._messages)), turn
+                )
                 if done.extraction.waiting:
                     await held.enter_async_context(self._context.alone_on({proposing.INBOX}))
                     await proposing.enter(self._context, self._batch, self._incoming, done.extraction)
