@@ -668,3 +668,10 @@ async def test_a_proposal_forgotten_by_its_words_says_nothing_any_more(home: Hom
     await home.propose("Lives in a lighthouse by the sea")
     await forget(home.rt, home.context, home.owner, Forget(query="Lives in a lighthouse by the sea"))
     assert "lighthouse" not in await home.texts()
+
+
+async def test_what_is_kept_in_other_words_is_looked_through_as_those_words(home: Home) -> None:
+    waiting = await home.propose("likes long walks")
+    kept = await home.act("confirm", waiting.id, text="was told by the doctor that the asthma is back")
+    assert kept.row is not None
+    assert "health" in kept.row.control.topics

@@ -75,9 +75,12 @@ async def _keep(
     now = rt.clock()
     batch, changes = Batch(at=now), Changes()
     triple = triple_of(row, proposal.names)
+    control = agreed(context, row.control, held.actor, caller, now, reworded=text is not None)
     if text is not None:
         triple = _reworded(context, triple, proposal, text)
-        await candidates.refuse_secrets([triple], (), None)
+        (found,) = await candidates.refuse_secrets([triple], row.labels, row.metadata)
+        flags = control.flags | found.flags
+        control = replace(control, sensitivity=found.sensitivity, topics=found.topics, flags=flags)
     if on_conflict is OnConflict.KEEP_BOTH:
         triple = await _beside(context, row, triple)
     instead = await _conflicting(context, proposal) if on_conflict is OnConflict.REPLACE else None
@@ -86,7 +89,7 @@ async def _keep(
         ids={0: proposal.id},
         scope=row.scope,
         source=row.source,
-        control=agreed(context, row.control, held.actor, caller, now, reworded=text is not None),
+        control=control,
         now=now,
         known_at=now,
         observed=False,

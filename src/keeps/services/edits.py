@@ -68,7 +68,7 @@ async def edit(
             raise Unprocessable("only a fact has a text that can be edited")
         said = check_text(change.text, check_kind(changed.control.kind, context.consent.settings))
         triple = replace(triple_of(changed, {}), value=said, valid_from=None, confidence=None, source_clause=None)
-        (found,) = await candidates.refuse_secrets([triple], (), None)
+        (found,) = await candidates.refuse_secrets([triple], row.labels, row.metadata)
         if fold(said) == fold(changed.value):
             return await _rewrite(context, caller, row, replace(changed, value=said), now)
         assert isinstance(row, Fact)
