@@ -18,12 +18,6 @@ from keeps.store.commit import Batch
 from keeps.store.db import Duplicate
 
 
-async def for_agent(context: Context, principal_id: PrincipalId) -> list[Procedure]:
-    """What an admin told this agent, as it holds now; empty for one that was told nothing."""
-    found = context.consent.procedures.get(principal_id)
-    return [] if found is None else [found]
-
-
 async def get(rt: Runtime, context: Context, caller: Authority, agent: PrincipalId) -> list[Procedure]:
     """Every version for one agent, the newest first; the agent itself may see its own. Raises: Forbidden, NotFound."""
     if not (isinstance(caller, Caller) and caller.target is None and caller.principal_id == agent):

@@ -6,11 +6,9 @@ grants carries none. An agent has no role, whatever is written beside its name.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Final
 
 from keeps.core.access import Caller, Principal, PrincipalId, PrincipalKind, Role
-from keeps.core.scopes import ScopePath
 from keeps.services.access import ADMIN, SYSTEM, Authority, ManagementCaller
 from keeps.services.runtime import Context
 
@@ -53,11 +51,6 @@ def is_admin(context: Context, caller: Authority) -> bool:
 def is_curator(context: Context, caller: Caller) -> bool:
     """True for a person who may decide about what is under several homes or none. The grants are asked elsewhere."""
     return caller.kind is PrincipalKind.HUMAN and bool({Role.OWNER, Role.CURATOR} & of_caller(caller))
-
-
-def is_subject(context: Context, caller: Caller, nodes: Collection[ScopePath]) -> bool:
-    """True for the person under whose home, and nobody else's, something at these nodes lies."""
-    return is_person(caller) and context.consent.person_of(nodes) == caller.principal_id
 
 
 def is_person(caller: Caller) -> bool:
