@@ -264,6 +264,11 @@ class Caller:
         return self.principal.kind
 
     @property
+    def is_person(self) -> bool:
+        """True for a person with a key of their own, on nobody's behalf."""
+        return self.principal.kind is PrincipalKind.HUMAN and self.target is None
+
+    @property
     def home(self) -> ScopePath | None:
         """The node bound to the principal the key belongs to."""
         return self.principal.home

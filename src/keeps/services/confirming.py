@@ -12,6 +12,7 @@ from keeps.core.facts import TRUST, Control, Fact, Origin, Row, Status
 from keeps.core.memories import Memory, OnConflict, check_kind, check_text, life_of, of_row
 from keeps.core.policy import Why
 from keeps.core.proposals import Proposal
+from keeps.core.screen import Screened
 from keeps.core.status import Actor, Move
 from keeps.core.triples import Family, Triple
 from keeps.services import candidates, moves, standing, suppression
@@ -79,8 +80,7 @@ async def _keep(
     if text is not None:
         triple = _reworded(context, triple, proposal, text)
         (found,) = await candidates.refuse_secrets([triple], row.labels, row.metadata)
-        flags = control.flags | found.flags
-        control = replace(control, sensitivity=found.sensitivity, topics=found.topics, flags=flags)
+        control = screened_as(control, found)
     if on_conflict is OnConflict.KEEP_BOTH:
         triple = await _beside(context, row, triple)
     instead = await _conflicting(context, proposal) if on_conflict is OnConflict.REPLACE else None
@@ -148,6 +148,11 @@ def agreed(
         expires_at=control.expires_at or life_of(control.kind, context.consent.settings, now),
         rev=1,
     )
+
+
+def screened_as(control: Control, found: Screened) -> Control:
+    """The control of a row that says something else now: what is in the new words, and every flag it had."""
+    return replace(control, sensitivity=found.sensitivity, topics=found.topics, flags=control.flags | found.flags)
 
 
 def _reworded(context: Context, triple: Triple, proposal: Proposal, text: str) -> Triple:

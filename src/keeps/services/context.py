@@ -23,7 +23,6 @@ from keeps.core.sessions import Turn
 from keeps.core.validity import answers
 from keeps.finder.local import stemmer
 from keeps.services import runs
-from keeps.services.gates import is_person
 from keeps.services.prompt import Entry, Prompt, said_note, told
 from keeps.services.reading import Hit
 from keeps.services.recall import Recall, Recalled, nothing, readable_sets, recall
@@ -138,7 +137,7 @@ async def search(rt: Runtime, context: Context, caller: Caller, asked: Asked) ->
     if asked.run is not None:
         await runs.of_caller(context, caller, asked.run)
     why = _shut(context, asked)
-    if why == TEMPORARY or (why and not is_person(caller)):
+    if why == TEMPORARY or (why and not caller.is_person):
         return nothing(rt, context, caller, asked.recall, why)
     found = await recall(rt, context, caller, asked.recall)
     if asked.run is not None:

@@ -154,7 +154,7 @@ def _check_kinds(context: Context, kinds: frozenset[str]) -> None:
 async def _home(rt: Runtime, context: Context, caller: Caller, action: str) -> ScopePath:
     """The home of the person who asks. Raises: Forbidden for everybody else, and for a home that two share."""
     home = caller.home
-    own = roles.is_person(caller) and caller.key_grants is None
+    own = caller.is_person and caller.key_grants is None
     if own and home is not None and context.consent.homes.get(home) == caller.principal_id:
         return home
     await audit.denied(rt, context, caller, action, "controls")

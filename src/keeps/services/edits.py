@@ -135,7 +135,7 @@ async def _say_anew(
     batch, changes = Batch(at=now), Changes()
     (before, row), (triple, found) = edited, said
     control = confirming.agreed(context, row.control, held.actor, caller, now, reworded=True)
-    control = replace(control, sensitivity=found.sensitivity, topics=found.topics, flags=control.flags | found.flags)
+    control = confirming.screened_as(control, found)
     incoming = Incoming(
         triples=[triple],
         scope=row.scope,

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from keeps.core.access import Caller, PrincipalKind, Verb
+from keeps.core.access import Caller, Verb
 from keeps.core.audit import Entry
 from keeps.core.entities import EntityRef
 from keeps.core.erasure import Fate, Gone, Order, Presence
@@ -109,7 +109,7 @@ async def forget(rt: Runtime, context: Context, caller: Caller, request: Forget)
     # Who may forget need not be someone who may read: texts are told to readers alone.
     told_to = sight_of(context, caller).sets
     chooser = Chooser(context, region, request.lens, gone, in_sight=_sight(context, caller), readable=told_to)
-    if request.purge and not (roles.is_person(caller) or roles.is_admin(context, caller)):
+    if request.purge and not (caller.is_person or roles.is_admin(context, caller)):
         _check_purge(context)
 
     async def choose() -> Choice:
@@ -216,8 +216,7 @@ def _lines(caller: Caller, choice: Choice, action: str) -> list[Entry]:
 def _by(caller: Caller, choice: Choice, action: str) -> Choice:
     """The choice, and what the audit says of it; what a person of their own forgets, they refuse as well."""
     choice = replace(choice, entries=_lines(caller, choice, action))
-    by_person = caller.kind is PrincipalKind.HUMAN and caller.target is None
-    return replace(choice, refused_by=caller.principal_id) if by_person else choice
+    return replace(choice, refused_by=caller.principal_id) if caller.is_person else choice
 
 
 async def delete_session(rt: Runtime, context: Context, caller: Caller, session_id: str) -> Forgotten:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from keeps.core import screen
-from keeps.core.access import Caller, PrincipalKind
+from keeps.core.access import Caller
 from keeps.core.facts import Row
 from keeps.core.packing import LOOSEST, Budget, SensitiveUse
 from keeps.core.runs import Inclusion
@@ -100,14 +100,9 @@ class Gates:
         return self._own[scope.id]
 
 
-def is_person(caller: Caller) -> bool:
-    """True for a person with a key of their own, on behalf of nobody."""
-    return caller.kind is PrincipalKind.HUMAN and caller.target is None
-
-
 def is_own(consent: Consent, caller: Caller, homes: Collection[ScopePath]) -> bool:
     """True for the one person under whose homes something lies, and for every person when it is under nobody's."""
-    return is_person(caller) and all(consent.homes[home] == caller.principal_id for home in homes)
+    return caller.is_person and all(consent.homes[home] == caller.principal_id for home in homes)
 
 
 def kind_in(row: Row | Turn) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from keeps.core.access import Caller, PrincipalKind
+from keeps.core.access import Caller
 from keeps.core.policy import History, Preset
 from keeps.core.scopes import Scope, ScopePath
 from keeps.core.sessions import Past, Session, Turn
@@ -106,7 +106,7 @@ def _is_open(consent: Consent, caller: Caller, scope: Scope) -> bool:
     settings = consent.settings
     if settings.history is _EVERYTHING and (settings.policy is not Preset.OPERATIONAL or not homes):
         return True
-    if caller.kind is PrincipalKind.HUMAN and caller.target is None and _is_of(consent, caller, scope):
+    if caller.is_person and _is_of(consent, caller, scope):
         return True
     if not homes or settings.history is History.OFF:
         return False

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from keeps.core.access import Caller, PrincipalKind, Verb
+from keeps.core.access import Caller, Verb
 from keeps.core.errors import Forbidden, KeepsError, NotFound, Unprocessable
 from keeps.core.facts import Row, RowId, Status
 from keeps.core.inbox import Choice, Rate, Waiting, choices_of, each_once, one_by_one, rates
@@ -85,7 +85,7 @@ async def list_inbox(
 
     `held`: only what is held back, or only what is not. Raises: Forbidden for who is neither a person nor an admin.
     """
-    admin, person = roles.is_admin(context, caller), is_person(caller)
+    admin, person = roles.is_admin(context, caller), caller.is_person
     if not person and not admin:
         raise Forbidden(_FOR_PEOPLE)
     own = decided_by(context, caller) if person else frozenset[str]()
@@ -104,11 +104,6 @@ async def list_inbox(
 async def count(context: Context, caller: Caller) -> int:
     """How many proposals wait for the caller, those that are held back apart."""
     return (await store_inbox.counts(context.db, decided_by(context, caller)))[Status.PROPOSED]
-
-
-def is_person(caller: Caller) -> bool:
-    """True for a human with a key of their own, who acts for nobody else."""
-    return caller.kind is PrincipalKind.HUMAN and caller.target is None
 
 
 def decided_by(context: Context, caller: Caller) -> frozenset[str]:
@@ -182,7 +177,7 @@ async def decide(rt: Runtime, context: Context, caller: Caller, decisions: Seque
 
     Raises: Forbidden for who is no person; that is written down.
     """
-    if not is_person(caller):
+    if not caller.is_person:
         await audit.denied(rt, context, caller, "inbox.decide", "inbox")
         raise Forbidden(_FOR_PEOPLE)
     settled: list[Settled] = []

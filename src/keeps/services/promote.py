@@ -17,7 +17,6 @@ from keeps.core.triples import Family, Named, Triple
 from keeps.services import audit, candidates, memories, moves, standing, suppression
 from keeps.services.candidates import Given
 from keeps.services.history import heard
-from keeps.services.inbox import is_person
 from keeps.services.incoming import Incoming
 from keeps.services.index import Changes
 from keeps.services.reconcile import Reconciliation
@@ -68,7 +67,7 @@ async def promote(rt: Runtime, context: Context, caller: Caller, request: Promot
         Unprocessable: the text is no exact part of it, or does not fit its kind.
         SecretRefused: it holds a secret.
     """
-    if not is_person(caller):
+    if not caller.is_person:
         await audit.denied(rt, context, caller, _ACTION, "history")
         raise Forbidden("only the person it belongs to takes something out of history: an agent proposes it")
     turn, start, end = await _found(context, caller, request)

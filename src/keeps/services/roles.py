@@ -53,11 +53,6 @@ def is_curator(context: Context, caller: Caller) -> bool:
     return caller.kind is PrincipalKind.HUMAN and bool({Role.OWNER, Role.CURATOR} & of_caller(caller))
 
 
-def is_person(caller: Caller) -> bool:
-    """True for a person with a key of their own, on nobody's behalf."""
-    return caller.kind is PrincipalKind.HUMAN and caller.target is None
-
-
 def may(context: Context, caller: Authority, role: Role) -> bool:
     """True when the caller has a role or one above it; for owner and admin."""
     return is_owner(context, caller) if role is Role.OWNER else is_admin(context, caller)

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from keeps.core import contexts as core_contexts
-from keeps.core.access import Caller, PrincipalKind, Role, Verb
+from keeps.core.access import Caller, Role, Verb
 from keeps.core.errors import Conflict, Invalid, NotFound
 from keeps.core.pages import FIRST_PAGE, Page, PageRequest, time_key
 from keeps.core.runs import Candidate, EndReason, Outcome, Run, ToolCall, Uses
@@ -287,7 +287,7 @@ def is_own(caller: Caller, run: Run) -> bool:
 
 def is_persons(caller: Caller, run: Run) -> bool:
     """True for a person, there themselves, whose memory the run was given or for whom it was."""
-    if caller.kind is not PrincipalKind.HUMAN or caller.target is not None:
+    if not caller.is_person:
         return False
     return caller.principal_id in run.people or caller.principal_id == run.on_behalf_of
 

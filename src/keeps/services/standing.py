@@ -33,7 +33,7 @@ def actor_of(context: Context, caller: Caller, scope: Scope) -> Actor:
     or as a curator of what is shared, under several homes or none, where they may write. Whatever else holds grants
     is an agent.
     """
-    if roles.is_person(caller):
+    if caller.is_person:
         owners = {context.consent.homes[home] for home in context.consent.homes_of(scope)}
         if owners == {caller.principal_id}:
             return Actor.SUBJECT
